@@ -1,0 +1,1 @@
+"""What every part of the project uses: configuration, runtime, paths, images, logging."""

@@ -1,0 +1,206 @@
+"""From the composed YAML to a checked, typed, read-only configuration."""
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import Field, fields, is_dataclass
+from typing import Any
+
+from hydra.utils import to_absolute_path
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from configs import CONFIG_DIR
+from configs.schema import Config
+from utils.errors import UserError
+
+LEVELS = 5  # encoder levels of UNet 3+, and heads under deep supervision
+STRIDE = 2 ** (LEVELS - 1)  # of the deepest level
+
+
+def validate_config(cfg: DictConfig | dict) -> DictConfig:
+    """The configuration merged onto the schema, with defaults where `cfg` is silent.
+
+    `cfg` may be what Hydra composed, or any part of it (a notebook may give MODEL, INPUT and OUTPUT
+    only). A configuration that has been through here before is returned unchanged.
+
+    Raises:
+        UserError: lists every unknown key, wrong type, value out of range and broken rule at once.
+    """
+    if OmegaConf.is_config(cfg) and OmegaConf.get_type(cfg) is Config:
+        return cfg
+    try:
+        composed = OmegaConf.unsafe_merge(_yaml_defaults(), cfg)
+        plain = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise UserError(f"The configuration cannot be resolved: {error}") from None
+    for key in ("hydra", "defaults"):
+        plain.pop(key, None)
+
+    typed = OmegaConf.structured(Config)
+    problems = list(_assign(typed, Config, plain))
+    for rule in _RULES:
+        try:
+            problems.extend(rule(typed))
+        except MissingMandatoryValue:
+            continue  # a key that the rule needs has been reported already
+    if problems:
+        raise UserError.listing("The configuration has problems", problems)
+    typed.WORK_DIR = to_absolute_path(typed.WORK_DIR)
+    OmegaConf.set_readonly(typed, True)
+    return typed
+
+
+def _yaml_defaults() -> DictConfig:
+    return OmegaConf.load(CONFIG_DIR / "config.yaml")
+
+
+def _assign(section: DictConfig, schema: type, values: Any, prefix: str = "") -> Iterator[str]:
+    """Set `values` on `section` key by key, yielding a sentence for each that does not fit."""
+    if not isinstance(values, dict):
+        yield f"{prefix.rstrip('.')}: found {values!r}; expected a section with keys"
+        return
+    known = {entry.name: entry for entry in fields(schema)}
+    for key, value in values.items():
+        if key not in known:
+            yield f"{prefix}{key}: unknown key{_did_you_mean(prefix + str(key), _all_keys())}"
+        elif is_dataclass(known[key].type):
+            yield from _assign(section[key], known[key].type, value, f"{prefix}{key}.")
+        else:
+            yield from _assign_value(section, known[key], value, prefix + key)
+
+
+def _assign_value(section: DictConfig, entry: Field, value: Any, key: str) -> Iterator[str]:
+    choices = entry.metadata.get("choices") or [
+        str(choice) for choice in (entry.type if hasattr(entry.type, "__members__") else ())
+    ]
+    if choices and not any(type(value) is type(c) and value == c for c in choices):
+        hint = _did_you_mean(str(value), [str(choice) for choice in choices])
+        yield f"{key}: found {value!r}; choices: {', '.join(map(str, choices))}{hint}"
+        return
+    if isinstance(value, dict):
+        # Case ids that look like numbers are still names
+        value = {str(name): item for name, item in value.items()}
+    low, high = entry.metadata.get("range", (None, None))
+    try:
+        section[entry.name] = value
+        stored = section[entry.name]
+    except OmegaConfBaseException:
+        expected = entry.type.__name__ if type(entry.type) is type else entry.type
+        yield f"{key}: found {value!r}; expected {expected}"
+        return
+    if low is not None and stored is not None:
+        numbers = stored if OmegaConf.is_list(stored) else [stored]
+        if not all(low <= number <= high for number in numbers):
+            limit = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
+            section[entry.name] = "???"
+            yield f"{key}: found {value!r}; expected {limit}"
+
+
+def _all_keys(schema: type = Config, prefix: str = "") -> list[str]:
+    keys = []
+    for entry in fields(schema):
+        keys.append(prefix + entry.name)
+        if is_dataclass(entry.type):
+            keys.extend(_all_keys(entry.type, f"{prefix}{entry.name}."))
+    return keys
+
+
+def _did_you_mean(word: str, candidates: list[str]) -> str:
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""
+
+
+def _sizes(cfg: DictConfig) -> Iterator[str]:
+    for side in ("HEIGHT", "WIDTH"):
+        size = cfg.INPUT[side]
+        if size % STRIDE:
+            below = max(size // STRIDE, 1) * STRIDE
+            yield (
+                f"INPUT.{side}: found {size}; the network halves its input four times, so it must "
+                f"be a multiple of {STRIDE}: {below} or {below + STRIDE}"
+            )
+        if cfg.PREPROCESS_DATA.RESIZE.VALUE and cfg.PREPROCESS_DATA.RESIZE[side] != size:
+            yield (
+                f"PREPROCESS_DATA.RESIZE.{side}: found {cfg.PREPROCESS_DATA.RESIZE[side]}; the "
+                f"network takes INPUT.{side}={size}, so the two must be equal"
+            )
+
+
+def _lengths(cfg: DictConfig) -> Iterator[str]:
+    for key, what in (
+        ("MODEL.FILTERS", "one number per encoder level"),
+        ("LOSS.DEEP_SUPERVISION_WEIGHTS", "one number per head: d1, d2, d3, d4, e5"),
+    ):
+        values = OmegaConf.select(cfg, key, throw_on_missing=True)
+        if len(values) != LEVELS:
+            yield f"{key}: found {len(values)} values; expected {LEVELS}, {what}"
+
+
+def _labels(cfg: DictConfig) -> Iterator[str]:
+    if cfg.DATA_PREPARATION.LABELS == "liver_and_tumour" and cfg.OUTPUT.CLASSES < 3:
+        yield (
+            f"OUTPUT.CLASSES: found {cfg.OUTPUT.CLASSES}; DATA_PREPARATION.LABELS=liver_and_tumour "
+            "gives masks of background, liver and tumour, which need OUTPUT.CLASSES=3"
+        )
+
+
+def _hu_window(cfg: DictConfig) -> Iterator[str]:
+    low, high = cfg.DATA_PREPARATION.SCAN_MIN_VALUE, cfg.DATA_PREPARATION.SCAN_MAX_VALUE
+    if not low < high:
+        yield (
+            f"DATA_PREPARATION.SCAN_MAX_VALUE: found {high:g}; must be above SCAN_MIN_VALUE={low:g}"
+        )
+
+
+def _axis_codes(cfg: DictConfig) -> Iterator[str]:
+    axes = ("LR", "AP", "IS")
+    for case, codes in cfg.DATA_PREPARATION.AXIS_CODES.items():
+        fits = len(codes) == len(axes) and all(
+            sum(code in axis for code in codes) == 1 for axis in axes
+        )
+        if not fits:
+            yield (
+                f"DATA_PREPARATION.AXIS_CODES.{case}: found {codes!r}; expected three letters, one "
+                "each of L/R, A/P and I/S, such as RAS"
+            )
+
+
+def _loss_terms(cfg: DictConfig) -> Iterator[str]:
+    loss = cfg.LOSS
+    if not (loss.FOCAL.ENABLED or loss.MS_SSIM.ENABLED or loss.IOU.ENABLED):
+        yield "LOSS: FOCAL, MS_SSIM and IOU are all switched off; enable at least one"
+
+
+def _dataset_paths(cfg: DictConfig) -> Iterator[str]:
+    for split in ("TRAIN", "VAL"):
+        for name in ("IMAGES_PATH", "MASK_PATH"):
+            value = cfg.DATASET[split][name]
+            is_list = OmegaConf.is_list(value) and all(isinstance(item, str) for item in value)
+            if not (isinstance(value, str) or is_list or (value is None and name == "MASK_PATH")):
+                expected = "a folder or a list of files"
+                yield f"DATASET.{split}.{name}: found {value!r}; expected {expected}"
+
+
+def _gpu_ids(cfg: DictConfig) -> Iterator[str]:
+    value = cfg.USE_MULTI_GPUS.GPU_IDS
+    ids = list(value) if OmegaConf.is_list(value) else None
+    is_count = type(value) is int and (value == -1 or value > 0)
+    is_ids = bool(ids) and all(type(i) is int and i >= 0 for i in ids) and len(set(ids)) == len(ids)
+    if not (is_count or is_ids):
+        yield (
+            f"USE_MULTI_GPUS.GPU_IDS: found {value!r}; expected -1 (all), a number of GPUs, or a "
+            "quoted list of different ids such as 'USE_MULTI_GPUS.GPU_IDS=[4,5,7]'"
+        )
+
+
+_RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
+    _sizes,
+    _lengths,
+    _labels,
+    _hu_window,
+    _axis_codes,
+    _loss_terms,
+    _dataset_paths,
+    _gpu_ids,
+)

@@ -1,0 +1,135 @@
+"""Reading slices and masks, naming them, and drawing what the network sees."""
+
+import re
+from io import BytesIO
+from pathlib import Path
+
+import cv2
+import numpy as np
+from PIL import Image
+
+from utils.errors import UserError
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
+_SLICE_NAME = re.compile(r"^(?:image|mask)_(?P<case>.+)_(?P<slice>\d+)$")
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PNG_BIT_DEPTH, _PNG_COLOUR_TYPE, _PALETTE = 24, 25, 3
+
+# Colours (RGB) of class 1, 2, … in pictures
+CLASS_COLOURS = ((230, 70, 60), (250, 200, 50), (70, 160, 240), (90, 200, 110), (190, 110, 220))
+
+
+def image_to_mask_name(name: str) -> str:
+    """The file name of the mask that belongs to an image: "image" becomes "mask"."""
+    return name.replace("image", "mask")
+
+
+def case_and_slice(path: Path) -> tuple[str, int]:
+    """Case id and slice number from `image_<case>_<slice>`; any other name is a case of its own."""
+    match = _SLICE_NAME.match(path.stem)
+    return (match["case"], int(match["slice"])) if match else (path.stem, 0)
+
+
+def read_image(path: Path, channels: int) -> np.ndarray:
+    """A slice image, uint8 of shape (height, width, channels), channels in R, G, B order.
+
+    A grey image is repeated into 3 channels, a colour image is reduced to 1 by luminance.
+
+    Raises:
+        UserError: the file is missing, damaged, not 8 bits deep, or has other channels.
+    """
+    flags = {1: cv2.IMREAD_GRAYSCALE, 3: cv2.IMREAD_COLOR}.get(channels, cv2.IMREAD_UNCHANGED)
+    image = _decode(path, _read_file(path), flags | cv2.IMREAD_ANYDEPTH)
+    if image.dtype != np.uint8:
+        raise UserError(f"{path}: found {image.dtype} pixels; expected an image of 8 bits")
+    image = image.reshape(*image.shape[:2], -1)
+    if image.shape[2] != channels:
+        raise UserError(
+            f"{path}: found {image.shape[2]} channels; expected INPUT.CHANNELS={channels}"
+        )
+    return np.ascontiguousarray(image[..., ::-1]) if channels == 3 else image
+
+
+def read_mask(path: Path) -> np.ndarray:
+    """The class ids of a mask file, uint8 or uint16 of shape (height, width).
+
+    Ids are what the file stores: palette indices are not turned into colours, and files of less
+    than 8 bits are not stretched to 0…255.
+
+    Raises:
+        UserError: the file is missing, damaged, or has colour channels that differ.
+    """
+    content = _read_file(path)
+    if content.startswith(_PNG_SIGNATURE) and len(content) > _PNG_COLOUR_TYPE:
+        is_palette = content[_PNG_COLOUR_TYPE] == _PALETTE
+        if is_palette or content[_PNG_BIT_DEPTH] < 8:
+            return _decode_packed_mask(path, content)
+    mask = _decode(path, content, cv2.IMREAD_UNCHANGED)
+    if mask.ndim == 3:
+        colours = mask[..., :3]
+        if (colours != colours[..., :1]).any():
+            raise UserError(f"{path}: found a colour image; expected a mask of class ids in grey")
+        mask = colours[..., 0]
+    if mask.dtype not in (np.uint8, np.uint16):
+        raise UserError(f"{path}: found {mask.dtype} pixels; expected a mask of 8 or 16 bits")
+    return mask
+
+
+def _decode_packed_mask(path: Path, content: bytes) -> np.ndarray:
+    try:
+        with Image.open(BytesIO(content)) as image:
+            ids = np.array(image)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be decoded ({error})") from None
+    if content[_PNG_COLOUR_TYPE] != _PALETTE and ids.dtype != bool:
+        ids //= 255 // (2 ** content[_PNG_BIT_DEPTH] - 1)  # undo the stretch to 0…255
+    return ids.astype(np.uint8)
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _decode(path: Path, content: bytes, flags: int) -> np.ndarray:
+    image = cv2.imdecode(np.frombuffer(content, np.uint8), flags) if content else None
+    if image is None:
+        raise UserError(f"{path}: cannot be decoded; the file is damaged or not an image")
+    return image
+
+
+def resize_image(image: np.ndarray, height: int, width: int) -> np.ndarray:
+    """`image` (any dtype of cv2, any channels) at `height` x `width` px.
+
+    Shrinking averages areas, so that no structure is skipped; enlarging is bilinear.
+    """
+    if image.shape[:2] == (height, width):
+        return image
+    is_smaller = height * width < image.shape[0] * image.shape[1]
+    interpolation = cv2.INTER_AREA if is_smaller else cv2.INTER_LINEAR
+    resized = cv2.resize(image, (width, height), interpolation=interpolation)
+    return resized.reshape(height, width, *image.shape[2:])
+
+
+def resize_mask(mask: np.ndarray, height: int, width: int) -> np.ndarray:
+    """`mask` at `height` x `width` px by nearest neighbour, its grid aligned with the image's."""
+    if mask.shape == (height, width):
+        return mask
+    return cv2.resize(mask, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
+
+
+def encode_png(image: np.ndarray) -> bytes:
+    """A PNG file of `image`, uint8 of shape (height, width), or with a third axis R, G, B."""
+    return cv2.imencode(".png", image[..., ::-1] if image.ndim == 3 else image)[1].tobytes()
+
+
+def overlay(grey: np.ndarray, mask: np.ndarray, opacity: float = 0.45) -> np.ndarray:
+    """`grey` (height, width) uint8 as RGB with every class of `mask` tinted in its colour."""
+    picture = np.repeat(grey[..., None], 3, axis=2).astype(np.float32)
+    for class_id in range(1, int(mask.max(initial=0)) + 1):
+        colour = np.float32(CLASS_COLOURS[(class_id - 1) % len(CLASS_COLOURS)])
+        inside = mask == class_id
+        picture[inside] = (1 - opacity) * picture[inside] + opacity * colour
+    return picture.round().astype(np.uint8)

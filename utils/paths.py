@@ -1,0 +1,78 @@
+"""Where files lie, and how they are written so that none is ever half there."""
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from utils.errors import UserError
+
+
+def resolve_path(path: str | Path, work_dir: str | Path) -> Path:
+    """The file that a path in the configuration means.
+
+    A path that begins with "/" and exists is absolute; otherwise it lies under `work_dir`, so that
+    the predecessor's "/data/train/images" keeps working. Two cases need more care: a path that
+    already lies under `work_dir` is taken as it is, and one that exists nowhere yet (an output) is
+    absolute when its parent folder exists there (not counting "/" itself) and not here.
+    """
+    work_dir, path = Path(work_dir).absolute(), Path(path).expanduser()
+    if not path.is_absolute():
+        return work_dir / path
+    if path.exists() or path.is_relative_to(work_dir):
+        return path
+    inside = work_dir / path.relative_to(path.anchor)
+    if inside.exists() or inside.parent.exists():
+        return inside
+    is_new_in_existing_folder = path.parent != Path(path.anchor) and path.parent.exists()
+    return path if is_new_in_existing_folder else inside
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path`, renamed to it on success and removed on failure.
+
+    The temporary name starts with a dot and keeps all of `path`'s suffixes, so that writers which
+    look at the ending (".weights.h5", ".nii.gz") do the right thing.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{uuid.uuid4().hex[:8]}.{path.name}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` to `path` in one step."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write `content` as indented JSON to `path` in one step."""
+    write_bytes(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        UserError: the file is missing or is not JSON; `what` says in words what it should hold.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{what} not found: {path}") from None
+    except ValueError as error:
+        raise UserError(f"{what} is not valid JSON: {path} ({error})") from None
+
+
+def natural_key(name: str) -> list[int | str]:
+    """A sort key that puts "a2" before "a10"."""
+    parts = re.split(r"(\d+)", name)
+    return [int(part) if position % 2 else part for position, part in enumerate(parts)]

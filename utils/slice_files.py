@@ -1,0 +1,105 @@
+"""The one list of image and mask files: used by every generator, by step counting and by checks."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from omegaconf import DictConfig
+
+from utils.errors import UserError
+from utils.images import IMAGE_SUFFIXES, image_to_mask_name
+from utils.paths import natural_key, resolve_path
+
+
+class SlicePair(NamedTuple):
+    """An image file and the mask file that belongs to it, None where masks are not given."""
+
+    image: Path
+    mask: Path | None
+
+
+def list_split(cfg: DictConfig, split: str) -> list[SlicePair]:
+    """The pairs of `DATASET.<split>`, split being TRAIN or VAL; see `list_slice_pairs`."""
+    paths = cfg.DATASET[split]
+    return list_slice_pairs(
+        paths.IMAGES_PATH, paths.MASK_PATH, Path(cfg.WORK_DIR), f"DATASET.{split}"
+    )
+
+
+def list_slice_pairs(
+    images: str | Sequence[str], masks: str | Sequence[str] | None, work_dir: Path, key: str
+) -> list[SlicePair]:
+    """Pairs in natural order of the image names (slice 9 before 10), or in a list's own order.
+
+    Two lists are paired by position. Otherwise the mask's name follows from the image's
+    (`image_to_mask_name`); its ending may differ.
+
+    Raises:
+        UserError: nothing found, an image without mask, a mask without image, unequal lists.
+    """
+    image_files = _files(images, work_dir, f"{key}.IMAGES_PATH")
+    if masks is None:
+        return [SlicePair(image, None) for image in image_files]
+    mask_files = _files(masks, work_dir, f"{key}.MASK_PATH")
+    if not isinstance(images, str) and not isinstance(masks, str):
+        if len(image_files) != len(mask_files):
+            raise UserError(
+                f"{key}: found {len(image_files)} images and {len(mask_files)} masks; two lists "
+                "are paired by position and must be equally long"
+            )
+        return [SlicePair(*pair) for pair in zip(image_files, mask_files, strict=True)]
+    return _pair_by_name(image_files, mask_files, key, is_folder=isinstance(images, str))
+
+
+def _pair_by_name(
+    images: list[Path], masks: list[Path], key: str, is_folder: bool
+) -> list[SlicePair]:
+    mask_by_stem = {mask.stem: mask for mask in masks}
+    problems = _twins(images) + _twins(masks)
+    wanted = {image_to_mask_name(image.name).rsplit(".", 1)[0]: image for image in images}
+    problems += [
+        f"{image}: no mask named {stem}.*"
+        for stem, image in wanted.items()
+        if stem not in mask_by_stem
+    ]
+    if is_folder:
+        problems += [
+            f"{mask}: no image belongs to this mask"
+            for stem, mask in mask_by_stem.items()
+            if stem not in wanted
+        ]
+    if problems:
+        raise UserError.listing(f"{key}: images and masks do not pair up", problems)
+    return [SlicePair(image, mask_by_stem[stem]) for stem, image in wanted.items()]
+
+
+def _twins(files: list[Path]) -> list[str]:
+    first = {}
+    return [
+        f"{file}: has the same name as {first[file.stem]}"
+        for file in files
+        if first.setdefault(file.stem, file) is not file
+    ]
+
+
+def _files(source: str | Sequence[str], work_dir: Path, key: str) -> list[Path]:
+    if not isinstance(source, str):
+        files = [resolve_path(name, work_dir) for name in source]
+        missing = [str(file) for file in files if not file.is_file()]
+        if missing or not files:
+            raise UserError.listing(f"{key}: files not found", missing or ["the list is empty"])
+        return files
+    folder = resolve_path(source, work_dir)
+    if not folder.is_dir():
+        raise UserError(
+            f"{key}: folder not found: {folder}. Prepare the scans with "
+            f"'python data_preparation/preprocess_data.py', or set {key} to a folder or list"
+        )
+    files = [
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.startswith(".")
+    ]
+    if not files:
+        raise UserError(f"{key}: no image files ({', '.join(IMAGE_SUFFIXES)}) in {folder}")
+    return sorted(files, key=lambda file: natural_key(file.name))
