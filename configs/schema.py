@@ -68,6 +68,7 @@ class Dataset:
 
     TRAIN: Split = field(default_factory=Split)
     VAL: Split = field(default_factory=Split)
+    ALLOW_SHARED_CASES: bool = MISSING
 
 
 @dataclass

@@ -106,6 +106,9 @@ def _all_keys(schema: type = Config, prefix: str = "") -> list[str]:
 
 
 def _did_you_mean(word: str, candidates: list[str]) -> str:
+    for candidate in candidates:  # the right name in the wrong section
+        if candidate.lower().endswith("." + word.lower().rsplit(".", 1)[-1]):
+            return f"; did you mean {candidate}?"
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
     return f"; did you mean {by_lower[close[0]]}?" if close else ""

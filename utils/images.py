@@ -1,4 +1,4 @@
-"""Reading slices and masks, naming them, and drawing what the network sees."""
+"""Naming, reading, resizing and encoding slices and masks."""
 
 import re
 from io import BytesIO
@@ -14,9 +14,6 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 _SLICE_NAME = re.compile(r"^(?:image|mask)_(?P<case>.+)_(?P<slice>\d+)$")
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_BIT_DEPTH, _PNG_COLOUR_TYPE, _PALETTE = 24, 25, 3
-
-# Colours (RGB) of class 1, 2, … in pictures
-CLASS_COLOURS = ((230, 70, 60), (250, 200, 50), (70, 160, 240), (90, 200, 110), (190, 110, 220))
 
 
 def image_to_mask_name(name: str) -> str:
@@ -75,6 +72,46 @@ def read_mask(path: Path) -> np.ndarray:
     return mask
 
 
+def to_class_ids(
+    mask: np.ndarray, classes: int, normalize_value: int | None, path: Path
+) -> np.ndarray:
+    """The class ids of a mask as the network's target counts them, uint8, shape of `mask`.
+
+    Args:
+        mask: what `read_mask` returns.
+        classes: `OUTPUT.CLASSES`; ids go from 0 to `classes` - 1, to 1 for a single class.
+        normalize_value: divides every value first, and must do so without a remainder; None where
+            masks store ids already.
+        path: the mask's file, for the message.
+
+    Raises:
+        UserError: a value is not a multiple of `normalize_value`, or not an id of a class.
+    """
+    if normalize_value is not None:
+        values, (mask, remainders) = mask, np.divmod(mask, np.uint16(normalize_value))
+        if remainders.any():
+            raise UserError(
+                f"{path}: found values {_some_values(values[remainders > 0])}; PREPROCESS_DATA."
+                f"NORMALIZE_MASK.NORMALIZE_VALUE={normalize_value} does not divide them"
+            )
+    count = max(classes, 2)
+    if mask.max(initial=0) >= count:
+        hint = ""
+        if normalize_value is None and (mask == 255).any():
+            hint = "; PREPROCESS_DATA.NORMALIZE_MASK.VALUE=True divides masks of 0 and 255 by 255"
+        raise UserError(
+            f"{path}: found class ids {_some_values(mask[mask >= count])}; "
+            f"OUTPUT.CLASSES={classes} takes 0 to {count - 1}{hint}"
+        )
+    return mask.astype(np.uint8)
+
+
+def _some_values(values: np.ndarray, shown: int = 5) -> str:
+    different = np.unique(values)
+    more = ", …" if different.size > shown else ""
+    return ", ".join(str(value) for value in different[:shown]) + more
+
+
 def _decode_packed_mask(path: Path, content: bytes) -> np.ndarray:
     try:
         with Image.open(BytesIO(content)) as image:
@@ -123,13 +160,3 @@ def resize_mask(mask: np.ndarray, height: int, width: int) -> np.ndarray:
 def encode_png(image: np.ndarray) -> bytes:
     """A PNG file of `image`, uint8 of shape (height, width), or with a third axis R, G, B."""
     return cv2.imencode(".png", image[..., ::-1] if image.ndim == 3 else image)[1].tobytes()
-
-
-def overlay(grey: np.ndarray, mask: np.ndarray, opacity: float = 0.45) -> np.ndarray:
-    """`grey` (height, width) uint8 as RGB with every class of `mask` tinted in its colour."""
-    picture = np.repeat(grey[..., None], 3, axis=2).astype(np.float32)
-    for class_id in range(1, int(mask.max(initial=0)) + 1):
-        colour = np.float32(CLASS_COLOURS[(class_id - 1) % len(CLASS_COLOURS)])
-        inside = mask == class_id
-        picture[inside] = (1 - opacity) * picture[inside] + opacity * colour
-    return picture.round().astype(np.uint8)

@@ -1,10 +1,15 @@
-"""Logging and tables on the screen."""
+"""Messages, tables and progress bars on the screen."""
 
 import logging
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.table import Table
+from tqdm import tqdm
+
+Item = TypeVar("Item")
 
 logger = logging.getLogger("unet3plus")
 console = Console(soft_wrap=True)
@@ -13,13 +18,20 @@ console = Console(soft_wrap=True)
 def setup_logging(verbose: int) -> None:
     """Show the project's messages: warnings always, information unless `verbose` is 0."""
     logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    logger.disabled = False  # Hydra's "job_logging: disabled" switches off every existing logger
     if not logger.handlers:
-        handler = RichHandler(
-            console=Console(stderr=True, soft_wrap=True), show_time=False, show_path=False
-        )
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
         logger.addHandler(handler)
         logger.propagate = False
+
+
+def progress(
+    items: Iterable[Item], description: str, total: int, unit: str, verbose: int
+) -> Iterator[Item]:
+    """`items`, with a progress bar unless `verbose` is 0; a log file gets a line every 10 s."""
+    interval = 0.1 if sys.stderr.isatty() else 10.0
+    yield from tqdm(items, description, total, unit=unit, mininterval=interval, disable=not verbose)
 
 
 def print_table(title: str, columns: list[str], rows: list[list[object]]) -> None:

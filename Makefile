@@ -1,0 +1,42 @@
+# Two commands do everything on a machine with only Python and make: `make demo`, `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO_ARGS ?=
+DEMO := +experiment=phantom $(DEMO_ARGS)
+.DEFAULT_GOAL := help
+
+.PHONY: help setup dali demo test test-slow lint clean
+
+help:  ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP)  ## Make the virtual environment and install everything
+
+$(STAMP): requirements.txt requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
+	touch $@
+
+demo: setup  ## The main job on phantom scans: draw, prepare, train, evaluate, predict
+	$(BIN)/python data_preparation/synthetic.py $(DEMO)
+	$(BIN)/python data_preparation/preprocess_data.py $(DEMO)
+	$(BIN)/python data_preparation/verify_data.py $(DEMO)
+	$(BIN)/python train.py $(DEMO)
+	$(BIN)/python predict.py $(DEMO)
+	$(BIN)/python evaluate.py $(DEMO)
+
+test: setup  ## Run the tests, without those marked slow
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: setup  ## Run the tests that train for more than a minute
+	$(BIN)/python -m pytest -m slow
+
+lint: setup  ## Check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+clean:  ## Remove what the demo wrote
+	rm -rf demo

@@ -1,0 +1,1 @@
+"""From NIfTI scans to checked PNG slices: orientation, HU window, size, labels."""

@@ -1,0 +1,78 @@
+"""The adapter between the configuration and the network."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+from omegaconf import DictConfig
+
+from losses.metrics import DiceCoefficient
+from losses.unet_loss import SegmentationLoss, loss_settings, presence_loss
+from models.blocks import UnitSettings
+from models.unet3plus import HEADS, MAIN_HEAD, PRESENCE, UNet3Plus, build_unet3plus
+from models.weights import WEIGHTS_SUFFIX
+from utils.config import validate_config
+from utils.paths import resolve_path
+from utils.runtime import Runtime
+
+MONITOR = "val_dice_coef"  # watched by checkpoint and early stopping, the greater the better
+
+
+def prepare_model(cfg: DictConfig) -> UNet3Plus:
+    """The full graph of the configured variant; INPUT, OUTPUT and MODEL are enough of a `cfg`."""
+    cfg = validate_config(cfg)
+    return build_unet3plus(
+        variant=str(cfg.MODEL.TYPE),
+        backbone=str(cfg.MODEL.BACKBONE.TYPE),
+        input_shape=(cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH, cfg.INPUT.CHANNELS),
+        classes=cfg.OUTPUT.CLASSES,
+        filters=tuple(cfg.MODEL.FILTERS),
+        cgm_dropout=cfg.MODEL.CGM.DROPOUT,
+        cgm_gate=str(cfg.MODEL.CGM.GATE),
+        settings=UnitSettings(
+            cfg.MODEL.L2, cfg.MODEL.BATCH_NORM.MOMENTUM, cfg.MODEL.BATCH_NORM.EPSILON
+        ),
+    )
+
+
+def compile_model(model: UNet3Plus, cfg: DictConfig, runtime: Runtime) -> None:
+    """Attach optimizer, the losses of every head and the metrics of the main head."""
+    settings = loss_settings(cfg)
+    losses = {head: SegmentationLoss(settings) for head in HEADS if head in model.output}
+    weights = dict(zip(HEADS, cfg.LOSS.DEEP_SUPERVISION_WEIGHTS, strict=True))
+    weights = {head: weights[head] for head in losses}
+    if PRESENCE in model.output:
+        losses[PRESENCE], weights[PRESENCE] = presence_loss, cfg.LOSS.CGM_WEIGHT
+    model.head_metrics = [DiceCoefficient(cfg.OUTPUT.CLASSES)] + [
+        keras.metrics.MeanMetricWrapper(term, name=name) for name, term in settings.terms().items()
+    ]
+    model.compile(
+        optimizer=keras.optimizers.Adam(cfg.HYPER_PARAMETERS.LEARNING_RATE),
+        loss=losses,
+        loss_weights=weights,
+        jit_compile=runtime.jit_compile,
+    )
+
+
+def inference_view(model: UNet3Plus, jit_compile: bool = False) -> keras.Model:
+    """The model from image to the main head's probabilities, sharing its layers with `model`."""
+    view = keras.Model(model.input, model.output[MAIN_HEAD], name=f"{model.name}_inference")
+    view.compile(jit_compile=jit_compile)  # explicit: Keras would turn XLA on by itself on a GPU
+    return view
+
+
+def weights_path(cfg: DictConfig) -> Path:
+    """Where the weights of this configuration lie."""
+    folder = resolve_path(cfg.CALLBACKS.MODEL_CHECKPOINT.PATH, cfg.WORK_DIR)
+    return folder / f"{cfg.MODEL.WEIGHTS_FILE_NAME.removesuffix(WEIGHTS_SUFFIX)}{WEIGHTS_SUFFIX}"
+
+
+def model_identity(cfg: DictConfig) -> dict[str, Any]:
+    """What decides whether weights fit, with the entries of `models.weights.IDENTITY_KEYS`."""
+    return {
+        "variant": str(cfg.MODEL.TYPE),
+        "backbone": str(cfg.MODEL.BACKBONE.TYPE),
+        "filters": list(cfg.MODEL.FILTERS),
+        "classes": cfg.OUTPUT.CLASSES,
+        "channels": cfg.INPUT.CHANNELS,
+    }

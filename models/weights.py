@@ -1,0 +1,74 @@
+"""Weight files: written in one step with a card beside them, loaded only where they fit.
+
+`<name>.weights.h5` holds tensors by position, so weights of another variant can load without a word
+and mean nothing. `<name>.json` says what they belong to and is checked first.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from utils.errors import UserError
+from utils.log import logger
+from utils.paths import atomic_path, read_json, write_json
+
+FORMAT = 1
+WEIGHTS_SUFFIX = ".weights.h5"
+
+# What must be equal before weights are loaded: card entry -> the config key that decides it
+IDENTITY_KEYS = {
+    "variant": "MODEL.TYPE",
+    "backbone": "MODEL.BACKBONE.TYPE",
+    "filters": "MODEL.FILTERS",
+    "classes": "OUTPUT.CLASSES",
+    "channels": "INPUT.CHANNELS",
+}
+
+
+def card_path(weights: Path) -> Path:
+    """The JSON file beside a weight file."""
+    return weights.with_name(weights.name.removesuffix(WEIGHTS_SUFFIX) + ".json")
+
+
+def save_weights(model: keras.Model, weights: Path, identity: dict[str, Any], **facts: Any) -> None:
+    """Write the weights of `model`, without optimizer state, and their card.
+
+    `identity` has the entries of `IDENTITY_KEYS`; `facts` (epoch, score, …) are for the reader.
+    """
+    graph = keras.Model(model.inputs, model.outputs)  # an uncompiled view: no optimizer in the file
+    with atomic_path(weights) as temporary:
+        graph.save_weights(temporary)
+    versions = {"keras": keras.__version__, "tensorflow": tf.__version__}
+    write_json(card_path(weights), {"format": FORMAT, **identity, **facts, "versions": versions})
+
+
+def load_weights(model: keras.Model, weights: Path, identity: dict[str, Any]) -> dict[str, Any]:
+    """Load a weight file into the full graph of its own variant; returns the card.
+
+    Raises:
+        UserError: the file or its card is missing or damaged, or the card names another network.
+    """
+    if not weights.is_file():
+        others = sorted(str(path) for path in weights.parent.glob(f"*{WEIGHTS_SUFFIX}"))
+        found = f"; this folder has {', '.join(others)}" if others else ""
+        raise UserError(
+            f"MODEL.WEIGHTS_FILE_NAME: no weights at {weights}{found}. Train first: "
+            "'python train.py' with the same MODEL.* overrides"
+        )
+    card = read_json(card_path(weights), "The description of the weights")
+    differences = [
+        f"{key}: found {identity[entry]!r}; the weights need {card.get(entry)!r}"
+        for entry, key in IDENTITY_KEYS.items()
+        if card.get(entry) != identity[entry]
+    ]
+    if differences:
+        raise UserError.listing(f"{weights} belongs to another network", differences)
+    graph = keras.Model(model.inputs, model.outputs)
+    try:
+        graph.load_weights(weights)
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{weights}: cannot be loaded, the file is damaged ({error})") from None
+    logger.info(f"Weights: {weights}")
+    return card

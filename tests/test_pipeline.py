@@ -1,0 +1,173 @@
+"""The commands together: prepare, train, evaluate, predict, and what they refuse."""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import pytest
+
+from evaluate import evaluate
+from predict import predict
+from tests.conftest import SIZE
+from train import train
+from utils.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[1]
+DEEP_CGM = {"MODEL": {"TYPE": "unet3plus_deepsup_cgm"}}
+
+
+def run(cwd: Path, script: str, *overrides: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / script), *overrides]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def value_after(label: str, text: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(label))[len(label) :].strip()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A work directory in which the tiny network was trained, and what `train` returned."""
+    from tests.conftest import TINY, merged, write_slices
+    from utils.config import validate_config
+
+    folder = tmp_path_factory.mktemp("work")
+    write_slices(folder / "data" / "train", {"28": 8, "29": 6}, seed=1)
+    write_slices(folder / "data" / "val", {"0": 5, "1": 4}, seed=2)
+
+    def make(**changes):
+        base = merged(merged(TINY, DEEP_CGM), {"WORK_DIR": str(folder)})
+        return validate_config(merged(base, changes))
+
+    return folder, make, train(make(HYPER_PARAMETERS={"EPOCHS": 3}))
+
+
+def test_training_leaves_weights_logs_and_a_result(trained):
+    folder, _, result = trained
+    checkpoint = folder / "checkpoint"
+    card = json.loads((checkpoint / "model_unet3plus_deepsup_cgm.json").read_text())
+    assert card["epoch"] == result["best"]["epoch"]
+    assert card["val_dice_coef"] == max(result["history"]["val_dice_coef"])
+    rows = list(csv.DictReader((checkpoint / "training_logs_unet3plus_deepsup_cgm.csv").open()))
+    assert [float(row["val_dice_coef"]) for row in rows] == result["history"]["val_dice_coef"]
+    assert list((checkpoint / "tb_logs").rglob("events.*"))
+    assert json.loads((folder / "results" / "train.json").read_text()) == result
+    names = {"loss", "dice_coef", "focal", "ms_ssim", "iou", "presence_loss", "d1_loss", "e5_loss"}
+    assert names <= set(result["history"])
+    assert result["timing"]["counted_batches"] == 3 * 3 - 2
+
+
+def test_evaluation_agrees_with_training_whatever_the_batch_size(trained, capsys):
+    folder, make, result = trained
+    for batch_size in (1, 4, 16):
+        scores = evaluate(make(HYPER_PARAMETERS={"BATCH_SIZE": batch_size}))
+        assert scores["slices"] == 9
+        assert scores["dice_pooled_mean"] == pytest.approx(
+            result["best"]["val_dice_coef"], abs=1e-5
+        )
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    assert last == f"Validation dice coefficient: {scores['dice_pooled_mean']:.5f}"
+    written = json.loads((folder / "results" / "evaluation.json").read_text())
+    assert set(written["per_case"]) == {"0", "1"}
+    assert written["mean_slice_dice_of_empty_prediction"] == pytest.approx(2 / 9)
+    rows = list(csv.DictReader((folder / "results" / "evaluation_cases.csv").open()))
+    assert [row["case"] for row in rows] == ["0", "1"]
+
+
+def test_pictures_for_folders_and_lists_with_and_without_masks(trained):
+    folder, make, _ = trained
+    pictures = predict(make())
+    assert len(pictures) == 9
+    three_wide = cv2.imread(str(pictures[0])).shape
+    images = [str(folder / "data" / "val" / "images" / f"image_1_{i}.png") for i in (2, 0)]
+    pictures = predict(make(DATASET={"VAL": {"IMAGES_PATH": images, "MASK_PATH": None}}))
+    assert [path.name for path in pictures] == ["image_1_2.png", "image_1_0.png"]
+    two_wide = cv2.imread(str(pictures[0])).shape
+    assert three_wide[0] == two_wide[0]
+    assert three_wide[1] - two_wide[1] == SIZE + 4
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "message"),
+    [
+        (evaluate, {"MODEL": {"WEIGHTS_FILE_NAME": "none"}}, "no weights at .*none.weights.h5"),
+        (predict, {"MODEL": {"WEIGHTS_FILE_NAME": "none"}}, "no weights at .*none.weights.h5"),
+        (
+            evaluate,
+            {"MODEL": {"TYPE": "unet3plus", "WEIGHTS_FILE_NAME": "model_unet3plus_deepsup_cgm"}},
+            "MODEL.TYPE: found 'unet3plus'; the weights need 'unet3plus_deepsup_cgm'",
+        ),
+        (evaluate, {"DATASET": {"VAL": {"MASK_PATH": None}}}, "DATASET.VAL.MASK_PATH: found null"),
+        (
+            train,
+            {"DATASET": {"TRAIN": {"IMAGES_PATH": "nothing"}}},
+            "TRAIN.IMAGES_PATH: folder not",
+        ),
+        (train, {"HYPER_PARAMETERS": {"BATCH_SIZE": 15}}, "only 14 slices"),
+        (train, {"DATA_GENERATOR_TYPE": "DALI_GENERATOR"}, "DALI"),
+    ],
+)
+def test_mistakes_are_refused_and_nothing_is_lost(trained, task, changes, message):
+    folder, make, _ = trained
+    before = {path: path.stat().st_mtime_ns for path in (folder / "checkpoint").glob("*.*")}
+    with pytest.raises(UserError, match=message):
+        task(make(**changes))
+    assert {path: path.stat().st_mtime_ns for path in (folder / "checkpoint").glob("*.*")} == before
+
+
+def test_a_bad_mask_stops_training_before_it_starts(trained, tmp_path):
+    folder, make, _ = trained
+    shutil.copytree(folder / "data", tmp_path / "data")
+    path = tmp_path / "data" / "train" / "mask" / "mask_28_3.png"
+    cv2.imwrite(str(path), cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) * 255)
+    with pytest.raises(UserError, match="mask_28_3.png.*255.*NORMALIZE_MASK"):
+        train(make(WORK_DIR=str(tmp_path)))
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_the_same_command_gives_the_same_numbers(trained, tmp_path):
+    folder, make, result = trained
+    shutil.copytree(folder / "data", tmp_path / "data")
+    again = train(make(WORK_DIR=str(tmp_path), HYPER_PARAMETERS={"EPOCHS": 3}))
+    assert again["history"] == result["history"]
+
+
+def test_from_phantom_scans_to_a_dice_score_by_the_predecessors_commands(tmp_path):
+    """Example 1 of the predecessor's README as written there, with small sizes added."""
+    small = ["INPUT.HEIGHT=32", "INPUT.WIDTH=32", "VERBOSE=2"]
+    phantom = [
+        "PHANTOM.TRAIN_CASES=1",
+        "PHANTOM.VAL_CASES=1",
+        "PHANTOM.SIZE=32",
+        "PHANTOM.SLICES=6",
+    ]
+    example = [
+        "MODEL.TYPE=unet3plus", "MODEL.BACKBONE.TYPE=vgg19", "USE_MULTI_GPUS.VALUE=False",
+        "DATA_GENERATOR_TYPE=TF_GENERATOR", "OPTIMIZATION.AMP=False", "OPTIMIZATION.XLA=False",
+        *small, "HYPER_PARAMETERS.EPOCHS=1", "HYPER_PARAMETERS.BATCH_SIZE=2",
+        "HYPER_PARAMETERS.STEPS_PER_EPOCH=3",
+    ]  # fmt: skip
+    for script, overrides in [
+        ("data_preparation/synthetic.py", [*small, *phantom]),
+        ("data_preparation/preprocess_data.py", small),
+        ("data_preparation/verify_data.py", small),
+    ]:
+        done = run(tmp_path, script, *overrides)
+        assert done.returncode == 0, done.stderr
+    done = run(tmp_path, "train.py", *example)
+    assert done.returncode == 0, done.stderr
+    assert float(value_after("Total training time:", done.stdout).split()[0]) > 0
+    assert value_after("Training latency:", done.stdout).endswith("msec")
+    assert value_after("Training throughput/FPS:", done.stdout).endswith("samples/sec")
+    done = run(tmp_path, "evaluate.py", *example)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().splitlines()[-1].startswith("Validation dice coefficient: ")
+    assert 0 <= float(value_after("Validation dice coefficient:", done.stdout)) <= 1
+    done = run(tmp_path, "evaluate.py", *example, "MODEL.TYPE=unet3plus_deepsup")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "no weights at" in done.stderr
