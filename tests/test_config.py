@@ -29,6 +29,10 @@ def test_partial_config_takes_the_rest_from_the_yaml_and_interpolates():
     assert cfg.MODEL.BACKBONE.TYPE == "vgg19"
 
 
+def test_none_is_null():
+    assert validate_config(nested("DATASET.VAL.MASK_PATH", "None")).DATASET.VAL.MASK_PATH is None
+
+
 def test_a_checked_config_passes_unchanged():
     cfg = validate_config({})
     assert validate_config(cfg) is cfg

@@ -25,10 +25,6 @@ def run(cwd: Path, script: str, *overrides: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def value_after(label: str, text: str) -> str:
-    return next(line for line in text.splitlines() if line.startswith(label))[len(label) :].strip()
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A work directory in which the tiny network was trained, and what `train` returned."""
@@ -88,7 +84,7 @@ def test_pictures_for_folders_and_lists_with_and_without_masks(trained):
     assert [path.name for path in pictures] == ["image_1_2.png", "image_1_0.png"]
     two_wide = cv2.imread(str(pictures[0])).shape
     assert three_wide[0] == two_wide[0]
-    assert three_wide[1] - two_wide[1] == SIZE + 4
+    assert three_wide[1] - two_wide[1] == 256 // SIZE * SIZE + 4
 
 
 @pytest.mark.parametrize(
@@ -136,38 +132,10 @@ def test_the_same_command_gives_the_same_numbers(trained, tmp_path):
     assert again["history"] == result["history"]
 
 
-def test_from_phantom_scans_to_a_dice_score_by_the_predecessors_commands(tmp_path):
-    """Example 1 of the predecessor's README as written there, with small sizes added."""
-    small = ["INPUT.HEIGHT=32", "INPUT.WIDTH=32", "VERBOSE=2"]
-    phantom = [
-        "PHANTOM.TRAIN_CASES=1",
-        "PHANTOM.VAL_CASES=1",
-        "PHANTOM.SIZE=32",
-        "PHANTOM.SLICES=6",
-    ]
-    example = [
-        "MODEL.TYPE=unet3plus", "MODEL.BACKBONE.TYPE=vgg19", "USE_MULTI_GPUS.VALUE=False",
-        "DATA_GENERATOR_TYPE=TF_GENERATOR", "OPTIMIZATION.AMP=False", "OPTIMIZATION.XLA=False",
-        *small, "HYPER_PARAMETERS.EPOCHS=1", "HYPER_PARAMETERS.BATCH_SIZE=2",
-        "HYPER_PARAMETERS.STEPS_PER_EPOCH=3",
-    ]  # fmt: skip
-    for script, overrides in [
-        ("data_preparation/synthetic.py", [*small, *phantom]),
-        ("data_preparation/preprocess_data.py", small),
-        ("data_preparation/verify_data.py", small),
-    ]:
-        done = run(tmp_path, script, *overrides)
-        assert done.returncode == 0, done.stderr
-    done = run(tmp_path, "train.py", *example)
-    assert done.returncode == 0, done.stderr
-    assert float(value_after("Total training time:", done.stdout).split()[0]) > 0
-    assert value_after("Training latency:", done.stdout).endswith("msec")
-    assert value_after("Training throughput/FPS:", done.stdout).endswith("samples/sec")
-    done = run(tmp_path, "evaluate.py", *example)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().splitlines()[-1].startswith("Validation dice coefficient: ")
-    assert 0 <= float(value_after("Validation dice coefficient:", done.stdout)) <= 1
-    done = run(tmp_path, "evaluate.py", *example, "MODEL.TYPE=unet3plus_deepsup")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert "no weights at" in done.stderr
+def test_mistakes_on_the_command_line_end_with_exit_code_2(trained):
+    folder, _, _ = trained
+    for script in ("train.py", "evaluate.py", "predict.py"):
+        done = run(folder, script, "DATASET.VAL.IMAGES_PATH=nothing", "INPUT.HEIGHT=32")
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        assert "DATASET.VAL.IMAGES_PATH: folder not found" in done.stderr

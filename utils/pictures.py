@@ -5,7 +5,7 @@ import numpy as np
 
 # Colours (RGB) of class 1, 2, …, repeated beyond the last
 CLASS_COLOURS = ((230, 70, 60), (250, 200, 50), (70, 160, 240), (90, 200, 110), (190, 110, 220))
-_TITLE_HEIGHT, _GAP = 22, 4  # px
+_TITLE_HEIGHT, _GAP, _READABLE_WIDTH = 22, 4, 256  # px
 
 
 def overlay(image: np.ndarray, mask: np.ndarray, opacity: float = 0.45) -> np.ndarray:
@@ -26,9 +26,14 @@ def to_rgb(image: np.ndarray, center_channel: bool) -> np.ndarray:
 
 
 def panel(pictures: dict[str, np.ndarray]) -> np.ndarray:
-    """Pictures of one size, (height, width, 3) uint8, side by side under their titles."""
+    """Pictures of one size, (height, width, 3) uint8, side by side under their titles.
+
+    Small pictures are enlarged by a whole factor, to at least 256 px in width if possible.
+    """
     titled = []
     for title, picture in pictures.items():
+        factor = max(1, _READABLE_WIDTH // picture.shape[1])
+        picture = picture.repeat(factor, axis=0).repeat(factor, axis=1)
         bar = np.zeros((_TITLE_HEIGHT, picture.shape[1], 3), np.uint8)
         cv2.putText(bar, title, (3, 15), cv2.FONT_HERSHEY_SIMPLEX, 0.4, (255, 255, 255), 1)
         titled += [
