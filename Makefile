@@ -29,7 +29,7 @@ demo: setup  ## The main job on phantom scans: draw, prepare, train, evaluate, p
 	$(BIN)/python evaluate.py $(DEMO)
 
 test: setup  ## Run the tests, without those marked slow
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadscope
 
 test-slow: setup  ## Run the tests that train for more than a minute
 	$(BIN)/python -m pytest -m slow

@@ -90,8 +90,16 @@ def test_pictures_for_folders_and_lists_with_and_without_masks(trained):
 @pytest.mark.parametrize(
     ("task", "changes", "message"),
     [
-        (evaluate, {"MODEL": {"WEIGHTS_FILE_NAME": "none"}}, "no weights at .*none.weights.h5"),
-        (predict, {"MODEL": {"WEIGHTS_FILE_NAME": "none"}}, "no weights at .*none.weights.h5"),
+        (
+            evaluate,
+            {"MODEL": {"WEIGHTS_FILE_NAME": "nowhere"}},
+            "no weights at .*nowhere.weights.h5",
+        ),
+        (
+            predict,
+            {"MODEL": {"WEIGHTS_FILE_NAME": "nowhere"}},
+            "no weights at .*nowhere.weights.h5",
+        ),
         (
             evaluate,
             {"MODEL": {"TYPE": "unet3plus", "WEIGHTS_FILE_NAME": "model_unet3plus_deepsup_cgm"}},
