@@ -1,5 +1,6 @@
 """Train UNet 3+: `python train.py MODEL.TYPE=unet3plus_deepsup MODEL.BACKBONE.TYPE=vgg19 …`."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import keras
@@ -9,12 +10,14 @@ from callbacks.best_weights import BestWeights
 from callbacks.callback_list import build_callbacks
 from callbacks.timing import TimingCallback
 from data_generators.data_generator import get_data_generator
+from data_preparation.slices import slice_settings
 from data_preparation.verify_data import verify_data
 from models.model import MONITOR, compile_model, model_identity, prepare_model, weights_path
 from models.weights import save_weights
 from utils.cli import run_command
 from utils.log import console
-from utils.results import run_facts, write_result
+from utils.paths import output_folder
+from utils.results import results_folder, run_facts, write_result
 from utils.runtime import setup_runtime
 
 
@@ -25,6 +28,8 @@ def train(cfg: DictConfig) -> dict:
         UserError: anything about the configuration or the data that would break the run later.
     """
     verify_data(cfg, splits=("TRAIN", "VAL"))
+    output_folder(weights_path(cfg).parent, "CALLBACKS.MODEL_CHECKPOINT.PATH")
+    results_folder(cfg)
     runtime = setup_runtime(cfg)
     training = get_data_generator(cfg, "TRAIN", runtime)
     validation = get_data_generator(cfg, "VAL", runtime)
@@ -32,8 +37,13 @@ def train(cfg: DictConfig) -> dict:
         model = prepare_model(cfg)
         compile_model(model, cfg, runtime)
 
+    card = {
+        "input_size": [cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH],
+        "preparation": asdict(slice_settings(cfg)),
+    }
+
     def save(trained: keras.Model, path: Path, facts: dict) -> None:
-        save_weights(trained, path, model_identity(cfg), **facts)
+        save_weights(trained, path, model_identity(cfg), **card, **facts)
 
     checkpoint = cfg.CALLBACKS.MODEL_CHECKPOINT
     best = BestWeights(
@@ -51,14 +61,16 @@ def train(cfg: DictConfig) -> dict:
     )
     history = model.fit(
         training.dataset,
+        steps_per_epoch=training.steps_per_epoch,
         validation_data=validation.dataset,
         epochs=cfg.HYPER_PARAMETERS.EPOCHS,
         shuffle=False,  # the data set has the epoch's order; Keras would reorder the batches again
         verbose=cfg.VERBOSE,
-        callbacks=[timing, *build_callbacks(cfg, best, MONITOR, training.dataset.start_epoch)],
+        callbacks=[timing, *build_callbacks(cfg, best, MONITOR, training.start_epoch)],
     )
     result = {
         **run_facts(cfg, runtime),
+        "generator": training.generator,
         "parameters": model.count_params(),
         "best": {
             "epoch": best.best_epoch,

@@ -16,10 +16,12 @@ def _choices(name: str, *values: str) -> type[StrEnum]:
 ModelType = _choices("ModelType", "unet3plus", "unet3plus_deepsup", "unet3plus_deepsup_cgm")
 BackboneType = _choices("BackboneType", "unet3plus", "vgg16", "vgg19")
 GateMode = _choices("GateMode", "inference", "always")
+Resample = _choices("Resample", "exact_fast", "direct")
 LossType = _choices("LossType", "unet3p_hybrid", "reference")
 GeneratorType = _choices("GeneratorType", "AUTO", "TF_GENERATOR", "DALI_GENERATOR")
 Fit = _choices("Fit", "resize", "crop")
 Labels = _choices("Labels", "liver", "liver_and_tumour")
+Convention = _choices("Convention", "clear", "lits")
 ImagePreprocessing = _choices("ImagePreprocessing", "normalize")
 
 
@@ -105,6 +107,7 @@ class Model:
     L2: float = at_least(0)
     BATCH_NORM: BatchNorm = field(default_factory=BatchNorm)
     CGM: Cgm = field(default_factory=Cgm)
+    RESAMPLE: Resample = MISSING
 
 
 @dataclass
@@ -270,6 +273,14 @@ class Optimization:
 
 
 @dataclass
+class Evaluation:
+    """`EVALUATION`: how scans are scored."""
+
+    CONVENTION: Convention = MISSING
+    KEEP_LARGEST_COMPONENT: bool = MISSING
+
+
+@dataclass
 class Phantom:
     """`PHANTOM`: the scans that `data_preparation/synthetic.py` draws."""
 
@@ -301,4 +312,7 @@ class Config:
     PREPROCESS_DATA: PreprocessData = field(default_factory=PreprocessData)
     USE_MULTI_GPUS: UseMultiGpus = field(default_factory=UseMultiGpus)
     OPTIMIZATION: Optimization = field(default_factory=Optimization)
+    EVALUATION: Evaluation = field(default_factory=Evaluation)
+    OVERWRITE: bool = MISSING
+    SHOW: bool = MISSING
     PHANTOM: Phantom = field(default_factory=Phantom)

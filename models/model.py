@@ -75,4 +75,5 @@ def model_identity(cfg: DictConfig) -> dict[str, Any]:
         "filters": list(cfg.MODEL.FILTERS),
         "classes": cfg.OUTPUT.CLASSES,
         "channels": cfg.INPUT.CHANNELS,
+        "batch_norm_epsilon": cfg.MODEL.BATCH_NORM.EPSILON,
     }

@@ -4,6 +4,7 @@
 and mean nothing. `<name>.json` says what they belong to and is checked first.
 """
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ IDENTITY_KEYS = {
     "filters": "MODEL.FILTERS",
     "classes": "OUTPUT.CLASSES",
     "channels": "INPUT.CHANNELS",
+    "batch_norm_epsilon": "MODEL.BATCH_NORM.EPSILON",
 }
 
 
@@ -67,8 +69,15 @@ def load_weights(model: keras.Model, weights: Path, identity: dict[str, Any]) ->
         raise UserError.listing(f"{weights} belongs to another network", differences)
     graph = keras.Model(model.inputs, model.outputs)
     try:
-        graph.load_weights(weights)
+        with warnings.catch_warnings():  # the error says all there is to say
+            warnings.simplefilter("ignore")
+            graph.load_weights(weights)
     except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{weights}: cannot be loaded, the file is damaged ({error})") from None
+        reason = str(error).strip().splitlines()[0]
+        versions = card.get("versions")
+        raise UserError(
+            f"{weights}: cannot be loaded, the file is damaged or was written by another version "
+            f"({reason}; written by {versions})"
+        ) from None
     logger.info(f"Weights: {weights}")
     return card

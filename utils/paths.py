@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from utils.errors import UserError
@@ -29,6 +30,20 @@ def resolve_path(path: str | Path, work_dir: str | Path) -> Path:
         return inside
     is_new_in_existing_folder = path.parent != Path(path.anchor) and path.parent.exists()
     return path if is_new_in_existing_folder else inside
+
+
+def output_folder(path: Path, key: str) -> Path:
+    """`path` as a folder that exists and can be written to; call it before long work.
+
+    Raises:
+        UserError: names `key` where that is not so.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path):
+            return path
+    except OSError as error:
+        raise UserError(f"{key}: cannot write to {path} ({error.strerror})") from None
 
 
 @contextmanager

@@ -1,7 +1,10 @@
 """Pictures for people: classes tinted over a slice, and panels side by side."""
 
+import sys
+
 import cv2
 import numpy as np
+from PIL import Image
 
 # Colours (RGB) of class 1, 2, …, repeated beyond the last
 CLASS_COLOURS = ((230, 70, 60), (250, 200, 50), (70, 160, 240), (90, 200, 110), (190, 110, 220))
@@ -41,3 +44,20 @@ def panel(pictures: dict[str, np.ndarray]) -> np.ndarray:
             np.zeros((len(bar) + len(picture), _GAP, 3), np.uint8),
         ]
     return np.hstack(titled[:-1])
+
+
+def contact_sheet(pictures: list[np.ndarray], columns: int = 4) -> np.ndarray:
+    """Pictures of one size, (height, width, 3) uint8, in rows of `columns`, black where none is."""
+    blank = np.zeros_like(pictures[0])
+    padded = pictures + [blank] * (-len(pictures) % columns)
+    rows = [np.hstack(padded[start : start + columns]) for start in range(0, len(padded), columns)]
+    return np.vstack(rows)
+
+
+def show(picture: np.ndarray) -> None:
+    """Display an RGB picture: in the notebook where there is one, otherwise in a window."""
+    image = Image.fromarray(picture)
+    if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
+        sys.modules["IPython"].display.display(image)
+    else:
+        image.show()

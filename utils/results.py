@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from omegaconf import DictConfig, OmegaConf
 
-from utils.paths import resolve_path, write_json
+from utils.paths import output_folder, resolve_path, write_json
 from utils.runtime import Runtime
 
 
@@ -33,8 +33,8 @@ def run_facts(cfg: DictConfig, runtime: Runtime) -> dict[str, Any]:
 
 
 def results_folder(cfg: DictConfig) -> Path:
-    """Where a run leaves its results, `RESULTS_PATH`."""
-    return resolve_path(cfg.RESULTS_PATH, cfg.WORK_DIR)
+    """Where a run leaves its results, `RESULTS_PATH`, made if it is not there yet."""
+    return output_folder(resolve_path(cfg.RESULTS_PATH, cfg.WORK_DIR), "RESULTS_PATH")
 
 
 def write_result(cfg: DictConfig, name: str, content: dict[str, Any]) -> Path:

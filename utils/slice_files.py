@@ -90,6 +90,8 @@ def _files(source: str | Sequence[str], work_dir: Path, key: str) -> list[Path]:
             raise UserError.listing(f"{key}: files not found", missing or ["the list is empty"])
         return files
     folder = resolve_path(source, work_dir)
+    if folder.is_file():
+        return [folder]
     if not folder.is_dir():
         raise UserError(
             f"{key}: folder not found: {folder}. Prepare the scans with "

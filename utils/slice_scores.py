@@ -1,6 +1,7 @@
 """Dice scores from counts per slice: pooled, per case, and the predecessor's slice mean."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -98,3 +99,18 @@ def mean_slice_dice(counts: SliceCounts) -> float:
 def share_of_empty_slices(counts: SliceCounts) -> float:
     """Share of slices without any foreground in the truth."""
     return float(np.mean(counts.truth.sum(axis=1) == 0))
+
+
+def summarise_slices(counts: SliceCounts) -> dict[str, Any]:
+    """All scores of this module, ready for JSON; lists have one entry per foreground class."""
+    pooled, cases = pooled_dice(counts), dice_per_case(counts)
+    return {
+        "slices": len(counts.cases),
+        "cases": len(cases),
+        "dice_pooled": pooled,
+        "dice_pooled_mean": mean_or_none(pooled),
+        "dice_per_case_mean": [mean_or_none(list(v)) for v in zip(*cases.values(), strict=True)],
+        "mean_slice_dice": mean_slice_dice(counts),
+        "mean_slice_dice_of_empty_prediction": share_of_empty_slices(counts),
+        "per_case": cases,
+    }
