@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DALI_STAMP := $(VENV)/.dali
 DEMO_ARGS ?=
 DEMO := +experiment=phantom $(DEMO_ARGS)
 .DEFAULT_GOAL := help
@@ -12,13 +13,25 @@ DEMO := +experiment=phantom $(DEMO_ARGS)
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(STAMP)  ## Make the virtual environment and install everything
+setup: $(STAMP) $(DALI_STAMP)  ## Make the virtual environment and install everything
 
 $(STAMP): requirements.txt requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
 	touch $@
+
+$(DALI_STAMP): $(STAMP) requirements-dali.txt data_generators/install_dali.sh
+	@if command -v "$${CXX:-g++}" >/dev/null; then \
+		bash data_generators/install_dali.sh $(BIN)/python >$(VENV)/dali.log 2>&1 \
+		|| echo "NVIDIA DALI was not installed (see $(VENV)/dali.log); the TF generator works"; \
+	else \
+		echo "No C++ compiler: NVIDIA DALI is left out (later: make dali); the TF generator works"; \
+	fi
+	@touch $@
+
+dali: $(STAMP)  ## Install NVIDIA DALI (needs a C++ compiler)
+	bash data_generators/install_dali.sh $(BIN)/python
 
 demo: setup  ## The main job on phantom scans: draw, prepare, train, evaluate, predict
 	$(BIN)/python data_preparation/synthetic.py $(DEMO)

@@ -1,12 +1,18 @@
 """The adapter that picks the generator and does the arithmetic of batches and steps once."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import tensorflow as tf
 from omegaconf import DictConfig
 
-from data_generators.slice_reader import slice_reader
+from data_generators.dali_data_generator import PathStream, dali_dataset, import_dali
+from data_generators.dali_files import check_dali_files
+from data_generators.epoch_order import EpochOrder
+from data_generators.slice_reader import SliceReader, slice_reader
 from data_generators.tf_data_generator import SliceSequence
 from utils.errors import UserError
+from utils.log import logger
 from utils.runtime import Runtime
 from utils.slice_files import SlicePair, list_split
 
@@ -16,32 +22,35 @@ class DataSplit:
     """The slices of TRAIN or VAL, ready to be iterated.
 
     Attributes:
-        dataset: batches of (image, mask).
+        dataset: batches of (image, mask); of VAL always a `SliceSequence`.
         steps: batches per epoch.
+        steps_per_epoch: what `fit` must be told: `steps` where the data set has no end, or None.
+        start_epoch: sets the epoch's order; to be called before its first batch.
         pairs: the files, in the order of the list.
         global_batch: slices per step over all replicas.
+        generator: TF_GENERATOR or DALI_GENERATOR.
     """
 
-    dataset: SliceSequence
+    dataset: SliceSequence | tf.data.Dataset
     steps: int
+    steps_per_epoch: int | None
+    start_epoch: Callable[[int], None]
     pairs: list[SlicePair]
     global_batch: int
+    generator: str
 
 
 def get_data_generator(cfg: DictConfig, mode: str, runtime: Runtime) -> DataSplit:
     """The batches of `mode`, TRAIN or VAL.
 
     Training takes full batches and shuffles by SEED and epoch; validation takes every slice once,
-    its last batch being smaller if need be.
+    its last batch being smaller if need be. DALI has full batches only, so that it serves training;
+    validation always reads with the TF generator, which gives the same arrays.
 
     Raises:
-        UserError: no slices, pairs that do not match, or fewer slices than a training batch.
+        UserError: no slices, pairs that do not match, fewer slices than a training batch, or DALI
+            was asked for and is not installed or cannot read the files.
     """
-    if cfg.DATA_GENERATOR_TYPE == "DALI_GENERATOR":
-        raise UserError(
-            "DATA_GENERATOR_TYPE: found DALI_GENERATOR, which this version does not have yet; use "
-            "TF_GENERATOR or AUTO"
-        )
     pairs = list_split(cfg, mode)
     is_training = mode == "TRAIN"
     global_batch = cfg.HYPER_PARAMETERS.BATCH_SIZE * runtime.replicas
@@ -50,14 +59,39 @@ def get_data_generator(cfg: DictConfig, mode: str, runtime: Runtime) -> DataSpli
             f"HYPER_PARAMETERS.BATCH_SIZE: found {global_batch} slices per step over "
             f"{runtime.replicas} replica(s), but DATASET.TRAIN has only {len(pairs)} slices"
         )
-    dataset = SliceSequence(
-        pairs,
-        slice_reader(cfg),
+    order = EpochOrder(
+        len(pairs),
         global_batch,
-        steps=cfg.HYPER_PARAMETERS.STEPS_PER_EPOCH if is_training else None,
+        cfg.HYPER_PARAMETERS.STEPS_PER_EPOCH if is_training else None,
         full_batches=is_training,
         shuffle=cfg.PREPROCESS_DATA.SHUFFLE[mode].VALUE,
         seed=cfg.SEED,
-        workers=cfg.DATALOADER_WORKERS,
     )
-    return DataSplit(dataset, len(dataset), pairs, global_batch)
+    reader, threads = slice_reader(cfg), cfg.DATALOADER_WORKERS
+    if is_training and _uses_dali(cfg.DATA_GENERATOR_TYPE, runtime, pairs, reader):
+        stream = PathStream(pairs, order)
+        dataset = dali_dataset(stream, reader, cfg.HYPER_PARAMETERS.BATCH_SIZE, runtime, threads)
+        generator, start_epoch, steps_per_epoch = "DALI_GENERATOR", stream.start_epoch, order.steps
+    else:
+        dataset = SliceSequence(pairs, reader, order, threads)
+        generator, start_epoch, steps_per_epoch = "TF_GENERATOR", dataset.start_epoch, None
+    return DataSplit(
+        dataset, order.steps, steps_per_epoch, start_epoch, pairs, global_batch, generator
+    )
+
+
+def _uses_dali(
+    choice: str, runtime: Runtime, pairs: Sequence[SlicePair], reader: SliceReader
+) -> bool:
+    has_gpu = runtime.devices[0].startswith("GPU")
+    if choice == "TF_GENERATOR" or (choice == "AUTO" and not has_gpu):
+        return False
+    try:
+        import_dali()
+        check_dali_files(pairs, reader)
+    except UserError as error:
+        if choice == "DALI_GENERATOR":
+            raise
+        logger.info(f"DATA_GENERATOR_TYPE=AUTO: TF_GENERATOR, since DALI is out: {error}")
+        return False
+    return True

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from data_generators.data_generator import get_data_generator
+from data_generators.epoch_order import EpochOrder
 from data_generators.slice_reader import SliceReader
 from data_generators.tf_data_generator import SliceSequence
 from tests.conftest import SIZE
@@ -14,6 +15,10 @@ from utils.runtime import setup_runtime
 from utils.slice_files import SlicePair, list_slice_pairs
 
 READER = SliceReader(SIZE, SIZE, 3, classes=2)
+
+
+def sequence(pairs, workers=1, **order) -> SliceSequence:
+    return SliceSequence(pairs, READER, EpochOrder(len(pairs), **order), workers)
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def numbers(batches) -> list[int]:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_without_shuffle_every_slice_in_order_and_a_smaller_last_batch(numbered, workers):
-    dataset = SliceSequence(numbered, READER, batch_size=4, workers=workers)
+    dataset = sequence(numbered, batch_size=4, workers=workers)
     assert len(dataset) == 3
     assert numbers(dataset) == list(range(10))
     assert [len(images) for images, _ in dataset] == [4, 4, 2]
@@ -52,7 +57,7 @@ def test_without_shuffle_every_slice_in_order_and_a_smaller_last_batch(numbered,
 
 def test_order_is_a_function_of_seed_and_epoch(numbered):
     def order(seed, epoch):
-        dataset = SliceSequence(numbered, READER, batch_size=5, shuffle=True, seed=seed)
+        dataset = sequence(numbered, batch_size=5, shuffle=True, seed=seed)
         dataset.start_epoch(epoch)
         return numbers(dataset)
 
@@ -62,7 +67,7 @@ def test_order_is_a_function_of_seed_and_epoch(numbered):
 
 
 def test_reading_the_length_or_a_batch_changes_nothing(numbered):
-    dataset = SliceSequence(numbered, READER, batch_size=4, shuffle=True)
+    dataset = sequence(numbered, batch_size=4, shuffle=True)
     before = numbers(dataset)
     for _ in range(5):
         len(dataset)
@@ -72,7 +77,7 @@ def test_reading_the_length_or_a_batch_changes_nothing(numbered):
 
 
 def test_full_batches_leave_other_slices_out_every_epoch(numbered):
-    dataset = SliceSequence(numbered, READER, batch_size=4, full_batches=True, shuffle=True)
+    dataset = sequence(numbered, batch_size=4, full_batches=True, shuffle=True)
     assert len(dataset) == 2
     left_out = set()
     for epoch in range(8):
@@ -85,7 +90,7 @@ def test_full_batches_leave_other_slices_out_every_epoch(numbered):
 
 @pytest.mark.parametrize(("steps", "times"), [(1, [0, 1]), (5, [2]), (7, [2, 3])])
 def test_steps_per_epoch_take_less_or_more_than_all(numbered, steps, times):
-    dataset = SliceSequence(numbered, READER, batch_size=4, steps=steps, shuffle=True)
+    dataset = sequence(numbered, batch_size=4, steps_per_epoch=steps, shuffle=True)
     found = numbers(dataset)
     assert len(dataset) == steps
     assert len(found) == 4 * steps
@@ -103,7 +108,7 @@ def test_keras_sees_every_slice_once_per_epoch_in_the_epochs_own_order(numbered)
             seen.append(images)
             return {"loss": keras.ops.sum(images)}
 
-    dataset = SliceSequence(numbered, READER, batch_size=5, shuffle=True, seed=3, workers=2)
+    dataset = sequence(numbered, batch_size=5, shuffle=True, seed=3, workers=2)
     model = Recorder()
     model.compile(run_eagerly=True)
     start = keras.callbacks.LambdaCallback(on_epoch_begin=lambda e, logs: dataset.start_epoch(e))

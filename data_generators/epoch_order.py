@@ -1,0 +1,48 @@
+"""Which slices make up the batches of an epoch: the same for every generator."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class EpochOrder:
+    """A pure function of `seed` and the epoch, so that a resumed run goes on as it would have.
+
+    Attributes:
+        count: slices there are.
+        batch_size: slices per step over all replicas.
+        steps_per_epoch: batches per epoch; None = as many as the slices fill. When it asks for more
+            than there are, a further shuffled round of all slices follows.
+        full_batches: leave out the slices that do not fill a batch (they differ from epoch to
+            epoch); otherwise the last batch may be smaller.
+        shuffle: whether the order changes from epoch to epoch.
+        seed: of the order.
+    """
+
+    count: int
+    batch_size: int
+    steps_per_epoch: int | None = None
+    full_batches: bool = False
+    shuffle: bool = False
+    seed: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Batches per epoch."""
+        available = self.count / self.batch_size
+        whole = math.floor(available) if self.full_batches else math.ceil(available)
+        return self.steps_per_epoch or whole
+
+    def positions(self, epoch: int) -> np.ndarray:
+        """Indices of the slices of `epoch`, batch after batch."""
+        is_free = self.steps_per_epoch is None and not self.full_batches
+        wanted = self.count if is_free else self.steps * self.batch_size
+        rounds = [
+            np.random.default_rng([self.seed, epoch, repeat]).permutation(self.count)
+            if self.shuffle
+            else np.arange(self.count)
+            for repeat in range(math.ceil(wanted / self.count))
+        ]
+        return np.concatenate(rounds)[:wanted]
