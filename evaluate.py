@@ -13,7 +13,7 @@ from data_preparation.case_records import cases_file, read_cases
 from data_preparation.native_grid import on_common_grid
 from models.inference import most_likely_class
 from models.model import inference_view, model_identity, prepare_model, weights_path
-from models.weights import load_weights
+from models.weights import load_weights, require_weights
 from utils.cli import run_command
 from utils.contour_picture import contour_picture, widest_slice
 from utils.errors import UserError
@@ -67,6 +67,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     """
     if cfg.DATASET.VAL.MASK_PATH is None:
         raise UserError("DATASET.VAL.MASK_PATH: found null; evaluation compares with masks")
+    require_weights(weights_path(cfg))
     folder = results_folder(cfg)
     runtime = setup_runtime(cfg)
     split = get_data_generator(cfg, "VAL", runtime)

@@ -93,6 +93,7 @@ class Scan:
         axis_codes: where the file's axes point to, such as "RAS".
         affine: (4, 4) from the file's voxel indices to mm.
         spacing: distance of voxels along the file's axes, mm.
+        description: the header's own text, usually of the program that wrote the file.
         doubt: why the header's orientation may be wrong; None where nothing speaks against it.
     """
 
@@ -104,6 +105,7 @@ class Scan:
     axis_codes: str
     affine: np.ndarray
     spacing: tuple[float, float, float]
+    description: str
     doubt: str | None
 
     def __len__(self) -> int:
@@ -188,6 +190,7 @@ def read_scan(path: Path, axis_codes: str | None = None) -> Scan:
         axis_codes=codes,
         affine=image.affine,
         spacing=tuple(float(size) for size in image.header.get_zooms()[:3]),
+        description=bytes(image.header["descrip"]).rstrip(b"\0").decode("latin-1"),
         doubt=None if axis_codes else _orientation_doubt(image),
     )
 

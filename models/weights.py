@@ -46,12 +46,8 @@ def save_weights(model: keras.Model, weights: Path, identity: dict[str, Any], **
     write_json(card_path(weights), {"format": FORMAT, **identity, **facts, "versions": versions})
 
 
-def load_weights(model: keras.Model, weights: Path, identity: dict[str, Any]) -> dict[str, Any]:
-    """Load a weight file into the full graph of its own variant; returns the card.
-
-    Raises:
-        UserError: the file or its card is missing or damaged, or the card names another network.
-    """
+def require_weights(weights: Path) -> None:
+    """Raise a UserError unless the weight file is there; it names those that are."""
     if not weights.is_file():
         others = sorted(str(path) for path in weights.parent.glob(f"*{WEIGHTS_SUFFIX}"))
         found = f"; this folder has {', '.join(others)}" if others else ""
@@ -59,6 +55,15 @@ def load_weights(model: keras.Model, weights: Path, identity: dict[str, Any]) ->
             f"MODEL.WEIGHTS_FILE_NAME: no weights at {weights}{found}. Train first: "
             "'python train.py' with the same MODEL.* overrides"
         )
+
+
+def load_weights(model: keras.Model, weights: Path, identity: dict[str, Any]) -> dict[str, Any]:
+    """Load a weight file into the full graph of its own variant; returns the card.
+
+    Raises:
+        UserError: the file or its card is missing or damaged, or the card names another network.
+    """
+    require_weights(weights)
     card = read_json(card_path(weights), "The description of the weights")
     differences = [
         f"{key}: found {identity[entry]!r}; the weights need {card.get(entry)!r}"

@@ -77,3 +77,19 @@ def make_cfg(tmp_path: Path):
         return validate_config(merged({**TINY, "WORK_DIR": str(tmp_path)}, changes))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A work directory with a trained tiny network, a maker of its configuration, the result."""
+    from train import train
+
+    folder = tmp_path_factory.mktemp("work")
+    write_slices(folder / "data" / "train", {"28": 8, "29": 6}, seed=1)
+    write_slices(folder / "data" / "val", {"0": 5, "1": 4}, seed=2)
+
+    def make(**changes):
+        own = {"WORK_DIR": str(folder), "MODEL": {"TYPE": "unet3plus_deepsup_cgm"}}
+        return validate_config(merged(merged(TINY, own), changes))
+
+    return folder, make, train(make(HYPER_PARAMETERS={"EPOCHS": 3}))

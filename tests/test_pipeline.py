@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import cv2
+import numpy as np
 import pytest
 
 from evaluate import evaluate
@@ -15,31 +16,14 @@ from predict import predict
 from tests.conftest import SIZE
 from train import train
 from utils.errors import UserError
+from utils.images import encode_png, read_mask
 
 ROOT = Path(__file__).resolve().parents[1]
-DEEP_CGM = {"MODEL": {"TYPE": "unet3plus_deepsup_cgm"}}
 
 
 def run(cwd: Path, script: str, *overrides: str) -> subprocess.CompletedProcess:
     command = [sys.executable, str(ROOT / script), *overrides]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A work directory in which the tiny network was trained, and what `train` returned."""
-    from tests.conftest import TINY, merged, write_slices
-    from utils.config import validate_config
-
-    folder = tmp_path_factory.mktemp("work")
-    write_slices(folder / "data" / "train", {"28": 8, "29": 6}, seed=1)
-    write_slices(folder / "data" / "val", {"0": 5, "1": 4}, seed=2)
-
-    def make(**changes):
-        base = merged(merged(TINY, DEEP_CGM), {"WORK_DIR": str(folder)})
-        return validate_config(merged(base, changes))
-
-    return folder, make, train(make(HYPER_PARAMETERS={"EPOCHS": 3}))
 
 
 def test_training_leaves_weights_logs_and_a_result(trained):
@@ -61,30 +45,57 @@ def test_evaluation_agrees_with_training_whatever_the_batch_size(trained, capsys
     folder, make, result = trained
     for batch_size in (1, 4, 16):
         scores = evaluate(make(HYPER_PARAMETERS={"BATCH_SIZE": batch_size}))
-        assert scores["slices"] == 9
-        assert scores["dice_pooled_mean"] == pytest.approx(
+        slices = scores["slices"]
+        assert slices["slices"] == 9
+        assert slices["dice_pooled_mean"] == pytest.approx(
             result["best"]["val_dice_coef"], abs=1e-5
         )
     last = capsys.readouterr().out.strip().splitlines()[-1]
-    assert last == f"Validation dice coefficient: {scores['dice_pooled_mean']:.5f}"
-    written = json.loads((folder / "results" / "evaluation.json").read_text())
-    assert set(written["per_case"]) == {"0", "1"}
-    assert written["mean_slice_dice_of_empty_prediction"] == pytest.approx(2 / 9)
-    rows = list(csv.DictReader((folder / "results" / "evaluation_cases.csv").open()))
+    assert last == f"Validation dice coefficient: {slices['dice_pooled_mean']:.5f}"
+    written = json.loads((folder / "results" / "summary.json").read_text())
+    assert set(written["slices"]["per_case"]) == {"0", "1"}
+    assert written["slices"]["mean_slice_dice_of_empty_prediction"] == pytest.approx(2 / 9)
+    assert written["scans"] is None
+    rows = list(csv.DictReader((folder / "results" / "cases.csv").open()))
     assert [row["case"] for row in rows] == ["0", "1"]
+    assert not (folder / "results" / "report.html").exists()
 
 
 def test_pictures_for_folders_and_lists_with_and_without_masks(trained):
     folder, make, _ = trained
-    pictures = predict(make())
-    assert len(pictures) == 9
-    three_wide = cv2.imread(str(pictures[0])).shape
+    written = predict(make())
+    assert len(written) == 2 * 9
+    three_wide = cv2.imread(str(written[1])).shape
     images = [str(folder / "data" / "val" / "images" / f"image_1_{i}.png") for i in (2, 0)]
-    pictures = predict(make(DATASET={"VAL": {"IMAGES_PATH": images, "MASK_PATH": None}}))
-    assert [path.name for path in pictures] == ["image_1_2.png", "image_1_0.png"]
-    two_wide = cv2.imread(str(pictures[0])).shape
+    written = predict(make(DATASET={"VAL": {"IMAGES_PATH": images, "MASK_PATH": None}}))
+    assert [f"{path.parent.name}/{path.name}" for path in written] == [
+        "masks/mask_1_2.png", "pictures/image_1_2.png",
+        "masks/mask_1_0.png", "pictures/image_1_0.png",
+    ]  # fmt: skip
+    two_wide = cv2.imread(str(written[1])).shape
     assert three_wide[0] == two_wide[0]
     assert three_wide[1] - two_wide[1] == 256 // SIZE * SIZE + 4
+
+
+def test_predicted_masks_of_slices_are_class_ids_at_the_size_of_the_file(trained, tmp_path):
+    _, make, _ = trained
+    path = tmp_path / "photo.png"
+    image = np.full((48, 40, 3), 30, np.uint8)
+    image[12:36, 10:30] = 180
+    path.write_bytes(encode_png(image))
+    masks = {}
+    for size in ((48, 40), (96, 80)):
+        cv2.imwrite(str(path), cv2.resize(image, size[::-1], interpolation=cv2.INTER_NEAREST))
+        mask_path, _ = predict(
+            make(
+                DATASET={"VAL": {"IMAGES_PATH": str(path), "MASK_PATH": None}},
+                PREPROCESS_DATA={"RESIZE": {"VALUE": True}},
+            )
+        )
+        masks[size] = read_mask(mask_path)
+        assert masks[size].shape == size
+        assert set(np.unique(masks[size])) <= {0, 1}
+    assert masks[48, 40].any()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +123,6 @@ def test_pictures_for_folders_and_lists_with_and_without_masks(trained):
             "TRAIN.IMAGES_PATH: folder not",
         ),
         (train, {"HYPER_PARAMETERS": {"BATCH_SIZE": 15}}, "only 14 slices"),
-        (train, {"DATA_GENERATOR_TYPE": "DALI_GENERATOR"}, "DALI"),
     ],
 )
 def test_mistakes_are_refused_and_nothing_is_lost(trained, task, changes, message):
