@@ -60,6 +60,9 @@ TINY = {
 }
 
 
+LEARNING = {"EPOCHS": 8, "LEARNING_RATE": 1e-2}  # enough for the tiny network to find the discs
+
+
 def merged(base: dict, changes: dict) -> dict:
     """`base` with `changes` on top, section by section."""
     result = dict(base)
@@ -92,4 +95,4 @@ def trained(tmp_path_factory):
         own = {"WORK_DIR": str(folder), "MODEL": {"TYPE": "unet3plus_deepsup_cgm"}}
         return validate_config(merged(merged(TINY, own), changes))
 
-    return folder, make, train(make(HYPER_PARAMETERS={"EPOCHS": 3}))
+    return folder, make, train(make(HYPER_PARAMETERS=LEARNING))

@@ -36,18 +36,19 @@ def scan_cfg(make, source: object, results: Path, **changes):
 
 
 def test_masks_are_the_same_for_all_48_orientations(trained, phantom_view, tmp_path):
-    folder, _, _ = trained
+    _, make, _ = trained
+    for codes in ALL_AXIS_CODES:
+        write_scan(tmp_path / "scans" / f"volume-{codes}.nii", phantom_view, codes)
+    predict(scan_cfg(make, str(tmp_path / "scans"), tmp_path / "results"))
     views = []
     for codes in ALL_AXIS_CODES:
-        scan = write_scan(tmp_path / f"volume-{codes}.nii", phantom_view, codes)
-        mask = segment_scan(scan, weights_of(folder))
-        source = nib.load(scan)
+        source = nib.load(tmp_path / "scans" / f"volume-{codes}.nii")
+        written = tmp_path / "results" / "predictions" / f"segmentation-{codes}.nii.gz"
+        mask = nib.load(written)
         assert mask.shape == source.shape
         np.testing.assert_array_equal(mask.affine, source.affine)
         assert mask.header.get_zooms() == source.header.get_zooms()
         assert mask.get_data_dtype() == np.uint8
-        written = tmp_path / f"mask-{codes}.nii.gz"
-        nib.save(mask, written)
         views.append(np.asarray(read_scan(written).stored))
     assert len(views) == 48
     assert 0 < views[0].mean() < 1
