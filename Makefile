@@ -39,6 +39,7 @@ demo: setup  ## The main job on phantom scans: draw, prepare, train, evaluate, p
 	$(BIN)/python data_preparation/verify_data.py $(DEMO)
 	$(BIN)/python train.py $(DEMO)
 	$(BIN)/python predict.py $(DEMO)
+	$(BIN)/python predict.py $(DEMO) 'DATASET.VAL.IMAGES_PATH=demo/data/Training Batch 1'
 	$(BIN)/python evaluate.py $(DEMO)
 
 test: setup  ## Run the tests, without those marked slow

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import hydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from configs import CONFIG_DIR
 from utils.config import validate_config
@@ -47,6 +47,23 @@ def run_command(task: Callable[[DictConfig], object]) -> None:
     except KeyboardInterrupt:
         exit_codes.append(_report("Interrupted.", 130))
     sys.exit(max(exit_codes))
+
+
+def compose_config(*overrides: str, **changes: object) -> DictConfig:
+    """The checked configuration for use from Python, a notebook for instance.
+
+    Args:
+        overrides: as on the command line, such as "+experiment=phantom".
+        changes: sections with values that are hard to write as text, such as
+            `DATASET={"VAL": {"IMAGES_PATH": ["a.png", "b.png"]}}`.
+
+    Raises:
+        UserError: lists everything that is wrong.
+    """
+    with hydra.initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        composed = hydra.compose("config", [_forced(override) for override in overrides])
+    with open_dict(composed):
+        return validate_config(OmegaConf.unsafe_merge(composed, changes))
 
 
 def _forced(argument: str) -> str:
