@@ -315,4 +315,8 @@ class Config:
     EVALUATION: Evaluation = field(default_factory=Evaluation)
     OVERWRITE: bool = MISSING
     SHOW: bool = MISSING
+    warmup_steps: int = at_least(0)
+    bench_steps: int = at_least(1)
+    runs: int = at_least(1)
+    use_weights: bool = MISSING
     PHANTOM: Phantom = field(default_factory=Phantom)

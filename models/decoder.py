@@ -3,7 +3,7 @@
 import keras
 
 from models.backbones import LEVELS
-from models.blocks import UnitSettings, conv_unit, resample
+from models.blocks import UnitSettings, conv_unit
 
 
 def build_decoder(
@@ -21,8 +21,15 @@ def build_decoder(
         for source in range(1, LEVELS + 1):
             feature = encoder[source - 1] if source <= level else decoder[source]
             name = f"dec{level}_from{source}"
-            feature = resample(feature, source, level, name)
-            branches.append(conv_unit(feature, branch_filters, f"{name}_conv", settings))
+            if source < level:
+                feature = keras.layers.MaxPooling2D(2 ** (level - source), name=f"{name}_pool")(
+                    feature
+                )
+            factor = 2 ** max(source - level, 0)
+            branches.append(
+                conv_unit(feature, branch_filters, f"{name}_conv", settings, factor, relu=False)
+            )
         fused = keras.layers.Concatenate(name=f"dec{level}_concat")(branches)
+        fused = keras.layers.ReLU(name=f"dec{level}_concat_relu")(fused)
         decoder[level] = conv_unit(fused, LEVELS * branch_filters, f"dec{level}_conv", settings)
     return [decoder[level] for level in range(1, LEVELS + 1)]

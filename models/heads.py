@@ -3,20 +3,28 @@
 import keras
 from keras import ops
 
-from models.blocks import resample
+from models.resample_conv import ResampleConv2D
 
 
-def segmentation_head(x: keras.KerasTensor, level: int, classes: int) -> keras.KerasTensor:
+def segmentation_head(
+    x: keras.KerasTensor, level: int, classes: int, resample: str
+) -> keras.KerasTensor:
     """Class probabilities at full size from the decoder feature of `level`.
 
     3x3 convolution, bilinear up-sampling by 2^(level-1), then softmax over `classes` channels, or
-    sigmoid when there is only one (figure 1c). Shape (B, H, W, `classes`).
+    sigmoid when there is only one (figure 1c). Shape (B, H, W, `classes`). `resample` is a method
+    of `ResampleConv2D`, which pays also without up-sampling, as a convolution to very few channels
+    leaves most of a vector unit idle.
     """
     name = f"head{level}"
-    x = keras.layers.Conv2D(
-        classes, kernel_size=3, padding="same", dtype="float32", name=f"{name}_conv"
+    x = ResampleConv2D(
+        classes,
+        2 ** (level - 1),
+        resample,
+        convolve_first=True,
+        dtype="float32",
+        name=f"{name}_conv",
     )(x)
-    x = resample(x, level, 1, name)
     activation = "softmax" if classes > 1 else "sigmoid"
     return keras.layers.Activation(activation, dtype="float32", name=f"{name}_{activation}")(x)
 

@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 from losses.metrics import DiceCoefficient
 from losses.unet_loss import SegmentationLoss, loss_settings, presence_loss
 from models.blocks import UnitSettings
+from models.inference_view import fold_batch_norm
 from models.unet3plus import HEADS, MAIN_HEAD, PRESENCE, UNet3Plus, build_unet3plus
 from models.weights import WEIGHTS_SUFFIX
 from utils.config import validate_config
@@ -30,7 +31,10 @@ def prepare_model(cfg: DictConfig) -> UNet3Plus:
         cgm_dropout=cfg.MODEL.CGM.DROPOUT,
         cgm_gate=str(cfg.MODEL.CGM.GATE),
         settings=UnitSettings(
-            cfg.MODEL.L2, cfg.MODEL.BATCH_NORM.MOMENTUM, cfg.MODEL.BATCH_NORM.EPSILON
+            cfg.MODEL.L2,
+            cfg.MODEL.BATCH_NORM.MOMENTUM,
+            cfg.MODEL.BATCH_NORM.EPSILON,
+            str(cfg.MODEL.RESAMPLE),
         ),
     )
 
@@ -55,8 +59,13 @@ def compile_model(model: UNet3Plus, cfg: DictConfig, runtime: Runtime) -> None:
 
 
 def inference_view(model: UNet3Plus, jit_compile: bool = False) -> keras.Model:
-    """The model from image to the main head's probabilities, sharing its layers with `model`."""
-    view = keras.Model(model.input, model.output[MAIN_HEAD], name=f"{model.name}_inference")
+    """The model from image to the main head's probabilities, as fast as they can be had.
+
+    Other heads are left out and batch normalisation is folded into the convolutions, with the
+    weights that `model` has at the time of the call: make the view after loading or training.
+    """
+    main = keras.Model(model.input, model.output[MAIN_HEAD], name=f"{model.name}_inference")
+    view = fold_batch_norm(main)
     view.compile(jit_compile=jit_compile)  # explicit: Keras would turn XLA on by itself on a GPU
     return view
 

@@ -93,7 +93,7 @@ def build_unet3plus(
 
     supervised = HEADS if variant != "unet3plus" else HEADS[:1]
     outputs = {
-        head: segmentation_head(decoder[level - 1], level, classes)
+        head: segmentation_head(decoder[level - 1], level, classes, settings.resample)
         for level, head in enumerate(supervised, start=1)
     }
     if variant == "unet3plus_deepsup_cgm":
