@@ -13,11 +13,13 @@ class UnitSettings:
         l2: factor of the L2 penalty on the kernels, 0 for none.
         momentum: of the moving statistics of batch normalisation, in Keras's sense.
         epsilon: added to the variance in batch normalisation.
+        synchronized: batch statistics over all replicas instead of each replica's own.
     """
 
     l2: float = 0.0
     momentum: float = 0.9
     epsilon: float = 1e-5
+    synchronized: bool = False
 
 
 def conv_unit(
@@ -27,16 +29,23 @@ def conv_unit(
 
     `name` is the convolution's and contains "conv"; the others take its place there ("bn", "relu").
     """
-    x = keras.layers.Conv2D(
+    convolution = keras.layers.Conv2D(
         filters,
         kernel_size=3,
         padding="same",
         kernel_initializer="he_normal",
         kernel_regularizer=keras.regularizers.L2(settings.l2) if settings.l2 else None,
         name=name,
-    )(x)
+    )
+    x = convolution(x)
+    # Batch normalisation subtracts the bias again: its gradient is nothing but rounding errors,
+    # which Adam would blow up to whole steps
+    convolution.bias.trainable = False
     x = keras.layers.BatchNormalization(
-        momentum=settings.momentum, epsilon=settings.epsilon, name=name.replace("conv", "bn")
+        momentum=settings.momentum,
+        epsilon=settings.epsilon,
+        synchronized=settings.synchronized,
+        name=name.replace("conv", "bn"),
     )(x)
     return keras.layers.ReLU(name=name.replace("conv", "relu"))(x)
 

@@ -30,7 +30,10 @@ def prepare_model(cfg: DictConfig) -> UNet3Plus:
         cgm_dropout=cfg.MODEL.CGM.DROPOUT,
         cgm_gate=str(cfg.MODEL.CGM.GATE),
         settings=UnitSettings(
-            cfg.MODEL.L2, cfg.MODEL.BATCH_NORM.MOMENTUM, cfg.MODEL.BATCH_NORM.EPSILON
+            cfg.MODEL.L2,
+            cfg.MODEL.BATCH_NORM.MOMENTUM,
+            cfg.MODEL.BATCH_NORM.EPSILON,
+            synchronized=cfg.MODEL.BATCH_NORM.SYNCHRONIZED,
         ),
     )
 
