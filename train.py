@@ -30,9 +30,9 @@ def train(cfg: DictConfig) -> dict:
     verify_data(cfg, splits=("TRAIN", "VAL"))
     output_folder(weights_path(cfg).parent, "CALLBACKS.MODEL_CHECKPOINT.PATH")
     results_folder(cfg)
-    runtime = setup_runtime(cfg)
-    training = get_data_generator(cfg, "TRAIN", runtime)
-    validation = get_data_generator(cfg, "VAL", runtime)
+    runtime = setup_runtime(cfg, distribute=True)
+    training = get_data_generator(cfg, "TRAIN", runtime, for_fit=True)
+    validation = get_data_generator(cfg, "VAL", runtime, for_fit=True)
     with runtime.strategy.scope():
         model = prepare_model(cfg)
         compile_model(model, cfg, runtime)
@@ -63,6 +63,7 @@ def train(cfg: DictConfig) -> dict:
         training.dataset,
         steps_per_epoch=training.steps_per_epoch,
         validation_data=validation.dataset,
+        validation_steps=validation.steps_per_epoch,
         epochs=cfg.HYPER_PARAMETERS.EPOCHS,
         shuffle=False,  # the data set has the epoch's order; Keras would reorder the batches again
         verbose=cfg.VERBOSE,

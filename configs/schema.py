@@ -22,6 +22,8 @@ GeneratorType = _choices("GeneratorType", "AUTO", "TF_GENERATOR", "DALI_GENERATO
 Fit = _choices("Fit", "resize", "crop")
 Labels = _choices("Labels", "liver", "liver_and_tumour")
 Convention = _choices("Convention", "clear", "lits")
+ClusterKind = _choices("ClusterKind", "auto", "slurm", "none")
+AmpDtype = _choices("AmpDtype", "float16", "bfloat16")
 ImagePreprocessing = _choices("ImagePreprocessing", "normalize")
 
 
@@ -86,6 +88,7 @@ class BatchNorm:
 
     MOMENTUM: float = within(0, 1)
     EPSILON: float = within(0, 1)
+    SYNCHRONIZED: bool = MISSING
 
 
 @dataclass
@@ -262,6 +265,8 @@ class UseMultiGpus:
 
     VALUE: bool = MISSING
     GPU_IDS: Any = MISSING
+    CPU_REPLICAS: int | None = at_least(1)
+    CLUSTER: ClusterKind = MISSING
 
 
 @dataclass
@@ -269,6 +274,7 @@ class Optimization:
     """`OPTIMIZATION`: mixed precision and compilation."""
 
     AMP: Any = one_of(True, False, "auto")
+    AMP_DTYPE: AmpDtype = MISSING
     XLA: Any = one_of(True, False, "auto")
 
 
@@ -301,6 +307,7 @@ class Config:
     LOSS: Loss = field(default_factory=Loss)
     DATA_GENERATOR_TYPE: GeneratorType = MISSING
     SEED: int = within(0, 2**32 - 1)
+    RESUME: bool = MISSING
     VERBOSE: int = one_of(0, 1, 2)
     DATALOADER_WORKERS: int = at_least(1)
     SHOW_CENTER_CHANNEL_IMAGE: bool = MISSING

@@ -12,7 +12,6 @@ what one would, and memory holds nothing but the names and a few batches.
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import count
 from types import ModuleType
 
 import numpy as np
@@ -76,13 +75,10 @@ class PathStream:
     def batches(self, mine: range, replicas: int) -> Iterator[np.ndarray]:
         """Names of images and masks, uint8 of shape (B, 2, characters), B slices per replica.
 
-        Every batch of `order` is cut into equal parts for `replicas` replicas, of which the parts
-        of those in `mine` follow one another.
+        See `EpochOrder.shares`.
         """
-        for epoch in count(self._first_epoch):
-            positions = self._order.positions(epoch).reshape(self._order.steps, replicas, -1)
-            for part in positions[:, mine].reshape(-1, positions.shape[-1]):
-                yield self._names[part]
+        for part in self._order.shares(mine, replicas, self._first_epoch):
+            yield self._names[part]
 
 
 def slice_pipeline(reader: SliceReader, batch_size: int, threads: int, device_id: int | None):

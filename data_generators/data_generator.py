@@ -22,7 +22,8 @@ class DataSplit:
     """The slices of TRAIN or VAL, ready to be iterated.
 
     Attributes:
-        dataset: batches of (image, mask); of VAL always a `SliceSequence`.
+        dataset: a `SliceSequence` to iterate, or what `fit` takes on any number of replicas:
+            equal batches of (image, mask), with sample weights where the slices do not fill them.
         steps: batches per epoch.
         steps_per_epoch: what `fit` must be told: `steps` where the data set has no end, or None.
         start_epoch: sets the epoch's order; to be called before its first batch.
@@ -31,7 +32,7 @@ class DataSplit:
         generator: TF_GENERATOR or DALI_GENERATOR.
     """
 
-    dataset: SliceSequence | tf.data.Dataset
+    dataset: SliceSequence | tf.data.Dataset | tf.distribute.DistributedDataset
     steps: int
     steps_per_epoch: int | None
     start_epoch: Callable[[int], None]
@@ -40,12 +41,15 @@ class DataSplit:
     generator: str
 
 
-def get_data_generator(cfg: DictConfig, mode: str, runtime: Runtime) -> DataSplit:
+def get_data_generator(
+    cfg: DictConfig, mode: str, runtime: Runtime, for_fit: bool = False
+) -> DataSplit:
     """The batches of `mode`, TRAIN or VAL.
 
     Training takes full batches and shuffles by SEED and epoch; validation takes every slice once,
-    its last batch being smaller if need be. DALI has full batches only, so that it serves training;
-    validation always reads with the TF generator, which gives the same arrays.
+    its last batch being smaller if need be, or, for `fit`, padded with slices of no weight. DALI
+    has full batches only, so that it serves training; validation always reads with the TF
+    generator, which gives the same arrays.
 
     Raises:
         UserError: no slices, pairs that do not match, fewer slices than a training batch, or DALI
@@ -73,8 +77,10 @@ def get_data_generator(cfg: DictConfig, mode: str, runtime: Runtime) -> DataSpli
         dataset = dali_dataset(stream, reader, cfg.HYPER_PARAMETERS.BATCH_SIZE, runtime, threads)
         generator, start_epoch, steps_per_epoch = "DALI_GENERATOR", stream.start_epoch, order.steps
     else:
-        dataset = SliceSequence(pairs, reader, order, threads)
-        generator, start_epoch, steps_per_epoch = "TF_GENERATOR", dataset.start_epoch, None
+        dataset = sequence = SliceSequence(pairs, reader, order, threads)
+        generator, start_epoch, steps_per_epoch = "TF_GENERATOR", sequence.start_epoch, None
+        if for_fit:
+            dataset, steps_per_epoch = sequence.distribute(runtime), order.steps
     return DataSplit(
         dataset, order.steps, steps_per_epoch, start_epoch, pairs, global_batch, generator
     )

@@ -1,7 +1,9 @@
 """Which slices make up the batches of an epoch: the same for every generator."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -46,3 +48,17 @@ class EpochOrder:
             for repeat in range(math.ceil(wanted / self.count))
         ]
         return np.concatenate(rounds)[:wanted]
+
+    def shares(self, mine: range, replicas: int, first_epoch: int = 0) -> Iterator[np.ndarray]:
+        """Indices of one batch per replica in turn, step after step and epoch after epoch, endless.
+
+        Every step's slices are cut into equal parts for `replicas` replicas, of which those in
+        `mine` are given. Where the last batch of an epoch is not full, -1 fills it.
+        """
+        for epoch in count(first_epoch):
+            positions = self.positions(epoch)
+            full = np.full(self.steps * self.batch_size, -1)
+            full[: len(positions)] = positions
+            yield from full.reshape(self.steps, replicas, -1)[:, mine].reshape(
+                self.steps * len(mine), -1
+            )

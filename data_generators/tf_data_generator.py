@@ -1,13 +1,15 @@
-"""Slices as a Keras `PyDataset`."""
+"""Slices as a Keras `PyDataset`, which also makes the data set that `fit` takes."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from data_generators.epoch_order import EpochOrder
 from data_generators.slice_reader import SliceReader
+from utils.runtime import Runtime
 from utils.slice_files import SlicePair
 
 
@@ -35,8 +37,11 @@ class SliceSequence(keras.utils.PyDataset):
         self.start_epoch(0)
 
     def start_epoch(self, epoch: int) -> None:
-        """Set the order of `epoch`; call it before the epoch's first batch."""
-        self._positions = self._order.positions(epoch)
+        """Set the order of `epoch`; call it before the epoch's first batch.
+
+        A data set by `distribute` begins with it if it is opened afterwards.
+        """
+        self._epoch, self._positions = epoch, self._order.positions(epoch)
 
     def __len__(self) -> int:
         """Batches per epoch."""
@@ -44,9 +49,10 @@ class SliceSequence(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Batch `index` of the current epoch."""
-        images, masks = zip(
-            *self._pool.map(self._reader.read, self.batch_pairs(index)), strict=True
-        )
+        return self._read(self.batch_pairs(index))
+
+    def _read(self, pairs: Sequence[SlicePair]) -> tuple[np.ndarray, np.ndarray]:
+        images, masks = zip(*self._pool.map(self._reader.read, pairs), strict=True)
         return np.stack(images), np.stack(masks)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -64,3 +70,41 @@ class SliceSequence(keras.utils.PyDataset):
         size = self._order.batch_size
         positions = self._positions[index * size : (index + 1) * size]
         return [self._pairs[position] for position in positions]
+
+    def distribute(self, runtime: Runtime) -> tf.distribute.DistributedDataset:
+        """The same batches, cut into equal parts for the replicas; endless, for `fit`.
+
+        Keras cannot spread uneven batches over replicas, and averages the losses of single heads
+        over batches of whatever size. Where an epoch does not fill its last batch, a slice is
+        repeated and every batch comes with sample weights: 0 for the repetitions, and for the
+        others so much above 1 that the weights of an epoch have the mean 1. A mean over all samples
+        is then the mean over the real ones: each counts once in every loss and metric.
+        """
+        order, reader = self._order, self._reader
+        slices, samples = len(self._positions), order.steps * order.batch_size
+        weight = np.float32(samples / slices)
+        batch = order.batch_size // runtime.replicas
+        size = (batch, reader.height, reader.width)
+        signature = [
+            tf.TensorSpec((*size, reader.channels), tf.float32),
+            tf.TensorSpec(size, tf.uint8),
+            tf.TensorSpec((batch,), tf.float32),
+        ]
+        arrays = 2 if slices == samples else 3
+
+        def share_of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            share = runtime.replicas // context.num_input_pipelines
+            first = context.input_pipeline_id * share
+
+            def batches() -> Iterator[tuple[np.ndarray, ...]]:
+                mine = range(first, first + share)
+                for part in order.shares(mine, runtime.replicas, self._epoch):
+                    weights = np.where(part < 0, np.float32(0), weight)
+                    pairs = [self._pairs[position] for position in part]
+                    yield (*self._read(pairs), weights)[:arrays]
+
+            return tf.data.Dataset.from_generator(
+                batches, output_signature=tuple(signature[:arrays])
+            ).prefetch(tf.data.AUTOTUNE)
+
+        return runtime.strategy.distribute_datasets_from_function(share_of_worker)

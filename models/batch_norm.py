@@ -50,5 +50,12 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
             and len(inputs.shape) == 4
             and self.axis in (-1, 3)
             and inputs.dtype in ("float32", "float16", "bfloat16")
-            and not (self.renorm or self.synchronized)
+            and not getattr(self, "renorm", False)  # Keras 3.12 does not have it yet
+            and not (self.synchronized and _replicas() > 1)
         )
+
+
+def _replicas() -> int:
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy().num_replicas_in_sync

@@ -17,12 +17,14 @@ class UnitSettings:
         momentum: of the moving statistics of batch normalisation, in Keras's sense.
         epsilon: added to the variance in batch normalisation.
         resample: a method of `ResampleConv2D`.
+        synchronized: batch statistics over all replicas instead of each replica's own.
     """
 
     l2: float = 0.0
     momentum: float = 0.9
     epsilon: float = 1e-5
     resample: str = "exact_fast"
+    synchronized: bool = False
 
 
 def conv_unit(
@@ -44,10 +46,17 @@ def conv_unit(
         "name": name,
     }
     if factor > 1:
-        x = ResampleConv2D(filters, factor, settings.resample, **arguments)(x)
+        convolution = ResampleConv2D(filters, factor, settings.resample, **arguments)
     else:
-        x = keras.layers.Conv2D(filters, kernel_size=3, padding="same", **arguments)(x)
+        convolution = keras.layers.Conv2D(filters, kernel_size=3, padding="same", **arguments)
+    x = convolution(x)
+    # Batch normalisation subtracts the bias again: its gradient is nothing but rounding errors,
+    # which Adam would blow up to whole steps
+    convolution.bias.trainable = False
     x = FusedBatchNormalization(
-        momentum=settings.momentum, epsilon=settings.epsilon, name=name.replace("conv", "bn")
+        momentum=settings.momentum,
+        epsilon=settings.epsilon,
+        synchronized=settings.synchronized,
+        name=name.replace("conv", "bn"),
     )(x)
     return keras.layers.ReLU(name=name.replace("conv", "relu"))(x) if relu else x

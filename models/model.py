@@ -35,6 +35,7 @@ def prepare_model(cfg: DictConfig) -> UNet3Plus:
             cfg.MODEL.BATCH_NORM.MOMENTUM,
             cfg.MODEL.BATCH_NORM.EPSILON,
             str(cfg.MODEL.RESAMPLE),
+            synchronized=cfg.MODEL.BATCH_NORM.SYNCHRONIZED,
         ),
     )
 

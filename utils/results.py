@@ -25,8 +25,10 @@ def run_facts(cfg: DictConfig, runtime: Runtime) -> dict[str, Any]:
             "numpy": np.__version__,
         },
         "devices": list(runtime.devices),
+        "hardware": list(runtime.hardware),
         "replicas": runtime.replicas,
         "amp": runtime.amp,
+        "precision": keras.config.dtype_policy().name,
         "xla": runtime.xla,
         "config": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
     }
