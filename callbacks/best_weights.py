@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -16,7 +17,8 @@ class BestWeights(keras.callbacks.Callback):
 
     Args:
         path: of the weight file (`….weights.h5`).
-        save: writes a model's weights to a path, with facts (epoch, score) for the reader.
+        save: writes a model's weights to a path, with facts (epoch, score) for the reader; None
+            only keeps the score in mind.
         monitor: the score in the logs; the greater the better.
         keep_last: also write `<name>_last.weights.h5` after every epoch.
         save_model: also write the whole model as `<name>.keras`.
@@ -25,16 +27,24 @@ class BestWeights(keras.callbacks.Callback):
     def __init__(
         self,
         path: Path,
-        save: SaveWeights,
+        save: SaveWeights | None,
         monitor: str,
         keep_last: bool = False,
         save_model: bool = False,
     ):
         super().__init__()
         self._path, self._save, self._monitor = path, save, monitor
-        self._keep_last, self._save_model = keep_last, save_model
+        self._keep_last, self._save_model = keep_last and save is not None, save_model
         self.best_score = -1.0
         self.best_epoch: int | None = None
+
+    def state(self) -> dict[str, Any]:
+        """The best score so far and its epoch."""
+        return {"score": self.best_score, "epoch": self.best_epoch}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.best_score, self.best_epoch = state["score"], state["epoch"]
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Compare the epoch's score with the best and write what is due."""
@@ -45,6 +55,8 @@ class BestWeights(keras.callbacks.Callback):
             self._save(self.model, self._path.with_name(f"{name}_last.{suffix}"), facts)
         if score > self.best_score:
             self.best_score, self.best_epoch = score, epoch + 1
+            if self._save is None:
+                return
             self._save(self.model, self._path, facts)
             if self._save_model:
                 with atomic_path(self._path.with_name(f"{name}.keras")) as temporary:

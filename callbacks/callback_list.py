@@ -5,31 +5,27 @@ from collections.abc import Callable
 import keras
 from omegaconf import DictConfig
 
-from callbacks.best_weights import BestWeights
+from callbacks.csv_log import keep_epochs
 from utils.paths import resolve_path
 
 
-def build_callbacks(
-    cfg: DictConfig, best_weights: BestWeights, monitor: str, start_epoch: Callable[[int], None]
-) -> list[keras.callbacks.Callback]:
-    """Epoch order of the data, best weights, early stopping, TensorBoard and CSV log.
+def epoch_order(start_epoch: Callable[[int], None]) -> keras.callbacks.Callback:
+    """Calls `start_epoch` with the number of every epoch before its first batch."""
+    return keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: start_epoch(epoch))
 
-    `start_epoch` is called with the number of every epoch before its first batch. Early stopping
-    watches the same score as the checkpoint.
-    """
-    logs = resolve_path(cfg.CALLBACKS.CSV_LOGGER.PATH, cfg.WORK_DIR)
-    logs.mkdir(parents=True, exist_ok=True)
+
+def log_files(cfg: DictConfig, first_epoch: int) -> list[keras.callbacks.Callback]:
+    """TensorBoard and CSV log, going on with `first_epoch` (0 = a new run)."""
+    folder = resolve_path(cfg.CALLBACKS.CSV_LOGGER.PATH, cfg.WORK_DIR)
+    folder.mkdir(parents=True, exist_ok=True)
+    csv_file = folder / f"training_logs_{cfg.MODEL.TYPE}.csv"
+    if first_epoch:
+        keep_epochs(csv_file, first_epoch)
     return [
-        keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: start_epoch(epoch)),
-        best_weights,
-        keras.callbacks.EarlyStopping(
-            monitor, mode="max", patience=cfg.CALLBACKS.EARLY_STOPPING.PATIENCE, verbose=1
-        ),
         keras.callbacks.TensorBoard(
             str(resolve_path(cfg.CALLBACKS.TENSORBOARD.PATH, cfg.WORK_DIR)), write_graph=False
         ),
         keras.callbacks.CSVLogger(
-            str(logs / f"training_logs_{cfg.MODEL.TYPE}.csv"),
-            append=cfg.CALLBACKS.CSV_LOGGER.APPEND_LOGS,
+            str(csv_file), append=first_epoch > 0 or cfg.CALLBACKS.CSV_LOGGER.APPEND_LOGS
         ),
     ]

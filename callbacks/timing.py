@@ -1,6 +1,7 @@
 """How long training takes."""
 
 import time
+from typing import Any
 
 import keras
 import numpy as np
@@ -22,6 +23,16 @@ class TimingCallback(keras.callbacks.Callback):
         self._global_batch, self._warm_up_batches = global_batch, warm_up_batches
         self._seconds: list[float] = []
         self._train_begin = self._train_seconds = self._batch_begin = 0.0
+        self._earlier_seconds = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """The training time so far."""
+        elapsed = time.perf_counter() - self._train_begin
+        return {"seconds": self._earlier_seconds + elapsed}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self._earlier_seconds = state["seconds"]
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Start the clock of the run."""
@@ -42,12 +53,13 @@ class TimingCallback(keras.callbacks.Callback):
     def result(self) -> dict[str, float | None]:
         """Times in s and ms, throughput in slices per second.
 
+        The total has in it the epochs before an interruption; the rest is of this process alone.
         Latency and throughput are None when the run had no batch after the warm-up.
         """
         warm_up, counted = np.split(self._seconds, [self._warm_up_batches])
         latency = float(counted.mean()) if counted.size else None
         return {
-            "total_seconds": self._train_seconds,
+            "total_seconds": self._earlier_seconds + self._train_seconds,
             "warm_up_seconds": float(warm_up.sum()),
             "counted_batches": int(counted.size),
             "latency_msec": latency and latency * 1e3,

@@ -2,7 +2,7 @@
 
 import json
 import os
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -39,17 +39,26 @@ class Cluster(NamedTuple):
 class WorkersStrategy(tf.distribute.MultiWorkerMirroredStrategy):
     """`MultiWorkerMirroredStrategy` with the `reduce` that Keras 3 takes for granted.
 
-    Keras 3 calls `reduce` on whole structures (the first batch, when it builds the model) and with
-    `axis=0` on scalars (metric results); TensorFlow refuses both, so that `fit` breaks
-    (keras-team/keras#20585). `tests/test_multi_worker.py` fails as soon as Keras does without.
+    Keras 3 calls `reduce` on whole structures (the first batch, when it builds the model; masks of
+    uint8 among them) and with `axis=0` on scalars (metric results). TensorFlow takes neither, nor
+    small integers, so that `fit` breaks (keras-team/keras#20585). `tests/test_multi_worker.py`
+    fails as soon as Keras does without.
     """
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None = None) -> Any:
         """Reduce every value of a structure over all replicas; scalars have no axis to reduce."""
 
         def reduce_one(item: Any) -> tf.Tensor:
-            is_scalar = len(self.experimental_local_results(item)[0].shape) == 0
-            return super(WorkersStrategy, self).reduce(reduce_op, item, None if is_scalar else axis)
+            local = self.experimental_local_results(item)[0]
+            is_small = local.dtype in (tf.uint8, tf.int8, tf.bool)
+            if is_small:
+                widen = partial(tf.cast, dtype=tf.int32)
+                item = tf.nest.map_structure(widen, item, expand_composites=True)
+            is_scalar = len(local.shape) == 0
+            total = super(WorkersStrategy, self).reduce(
+                reduce_op, item, None if is_scalar else axis
+            )
+            return tf.cast(total, local.dtype) if is_small else total
 
         return tf.nest.map_structure(reduce_one, value)
 

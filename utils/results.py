@@ -28,7 +28,7 @@ def run_facts(cfg: DictConfig, runtime: Runtime) -> dict[str, Any]:
         "hardware": list(runtime.hardware),
         "replicas": runtime.replicas,
         "amp": runtime.amp,
-        "precision": keras.config.dtype_policy().name,
+        "precision": runtime.precision,
         "xla": runtime.xla,
         "config": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
     }

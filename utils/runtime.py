@@ -44,9 +44,21 @@ class Runtime:
         return self.strategy.num_replicas_in_sync
 
     @property
+    def precision(self) -> str:
+        """Name of the data type policy, such as mixed_float16."""
+        return keras.config.dtype_policy().name
+
+    @property
     def jit_compile(self) -> bool:
         """What to pass to `compile`: XLA of the whole step works on one replica only."""
         return self.xla and self.replicas == 1
+
+    def is_same_everywhere(self, number: int) -> bool:
+        """Whether all processes that train together call this with the same number."""
+        if self.replicas == len(self.devices):
+            return True
+        values = self.strategy.run(tf.function(lambda: tf.constant(number, tf.float64)))
+        return float(self.strategy.reduce("MEAN", values, axis=None)) == number
 
 
 def setup_runtime(cfg: DictConfig, distribute: bool = False) -> Runtime:
