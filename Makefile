@@ -8,7 +8,7 @@ DEMO_ARGS ?=
 DEMO := +experiment=phantom $(DEMO_ARGS)
 .DEFAULT_GOAL := help
 
-.PHONY: help setup dali demo test test-slow lint clean
+.PHONY: help setup dali demo test test-slow bench lint clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,10 @@ demo: setup  ## The main job on phantom scans: draw, prepare, train, evaluate, p
 
 test: setup  ## Run the tests, without those marked slow
 	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadscope
+
+bench: setup  ## Measure the operators and the network against plain Keras layers, side by side
+	$(BIN)/python -m benchmarks.operators
+	$(BIN)/python -m benchmarks.model
 
 test-slow: setup  ## Run the tests that train for more than a minute
 	$(BIN)/python -m pytest -m slow
