@@ -3,6 +3,7 @@
 import gc
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -47,6 +48,16 @@ def peak_memory(module: str, *arguments: object) -> float:
         command, cwd=RESULTS.parents[1], check=True, stdout=subprocess.PIPE, text=True
     )
     return float(done.stdout.splitlines()[-1])
+
+
+def own_peak_memory() -> float:
+    """Peak resident memory of this process so far, GB.
+
+    Linux counts it anew when a program is started; `resource.getrusage` would give the peak of the
+    process that started this one, where that was higher.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) / 2**20
 
 
 def report(name: str, title: str, rows: list[dict[str, Any]]) -> None:

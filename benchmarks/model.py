@@ -20,10 +20,7 @@ FORWARD_GMAC, CONVOLUTION_GMAC = 173, 94.4
 
 
 def memory_row(batch: int) -> dict:
-    """Peak memory of a process that trains.
-
-    A process inherits the peak of the one that starts it, so this comes before anything large.
-    """
+    """Peak memory of a process that trains."""
     peaks = {kind: peak_memory("benchmarks.networks", kind, batch) for kind in KINDS}
     ratio = peaks["fast"] / peaks["plain"]
     return _row("peak training memory, GB", batch, peaks, ratio, "<= 0.75")

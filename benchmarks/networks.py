@@ -4,12 +4,12 @@
 peak resident memory of the process, GB.
 """
 
-import resource
 import sys
 
 import numpy as np
 from omegaconf import DictConfig
 
+from benchmarks.measure import own_peak_memory
 from models.model import compile_model, prepare_model
 from models.unet3plus import UNet3Plus
 from tests.straight_unet3plus import straight_unet3plus
@@ -58,7 +58,7 @@ def main() -> None:
     model, batch = network(sys.argv[1], cfg), batch_of(cfg)
     for _ in range(STEPS):
         model.train_on_batch(*batch)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    print(own_peak_memory())
 
 
 if __name__ == "__main__":
