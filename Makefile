@@ -4,11 +4,23 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DALI_STAMP := $(VENV)/.dali
+NGC := .venv-ngc
+PYTEST := -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadscope
 DEMO_ARGS ?=
 DEMO := +experiment=phantom $(DEMO_ARGS)
 .DEFAULT_GOAL := help
 
-.PHONY: help setup dali demo test test-slow bench lint clean
+# The environment $(1) gets DALI, where there is a compiler for its TensorFlow plugin
+define install_dali
+@if command -v "$${CXX:-g++}" >/dev/null; then \
+	bash data_generators/install_dali.sh $(1)/bin/python >$(1)/dali.log 2>&1 \
+	|| echo "NVIDIA DALI was not installed (see $(1)/dali.log); the TF generator works"; \
+else \
+	echo "No C++ compiler: NVIDIA DALI is left out (later: make dali); the TF generator works"; \
+fi
+endef
+
+.PHONY: help setup dali demo test test-ngc test-slow bench lint clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,12 +34,7 @@ $(STAMP): requirements.txt requirements-dev.txt
 	touch $@
 
 $(DALI_STAMP): $(STAMP) requirements-dali.txt data_generators/install_dali.sh
-	@if command -v "$${CXX:-g++}" >/dev/null; then \
-		bash data_generators/install_dali.sh $(BIN)/python >$(VENV)/dali.log 2>&1 \
-		|| echo "NVIDIA DALI was not installed (see $(VENV)/dali.log); the TF generator works"; \
-	else \
-		echo "No C++ compiler: NVIDIA DALI is left out (later: make dali); the TF generator works"; \
-	fi
+	$(call install_dali,$(VENV))
 	@touch $@
 
 dali: $(STAMP)  ## Install NVIDIA DALI (needs a C++ compiler)
@@ -43,7 +50,18 @@ demo: setup  ## The main job on phantom scans: draw, prepare, train, evaluate, p
 	$(BIN)/python evaluate.py $(DEMO)
 
 test: setup  ## Run the tests, without those marked slow
-	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadscope
+	$(BIN)/python $(PYTEST)
+
+test-ngc: $(NGC)/.installed  ## Run them on the versions of NVIDIA's last TensorFlow image (Python 3.11 or 3.12)
+	$(NGC)/bin/python $(PYTEST)
+
+$(NGC)/.installed: requirements.txt requirements-dev.txt constraints-ngc.txt
+	$(PYTHON) -m venv $(NGC)
+	$(NGC)/bin/python -m pip install --quiet --upgrade pip
+	cat requirements.txt requirements-dev.txt | grep -v -e '^-r' -e '^tensorflow>' >$(NGC)/requirements.txt
+	$(NGC)/bin/python -m pip install --quiet -c constraints-ngc.txt tensorflow-cpu -r $(NGC)/requirements.txt
+	$(call install_dali,$(NGC))
+	@touch $@
 
 bench: setup  ## Measure the operators and the network against plain Keras layers, side by side
 	$(BIN)/python -m benchmarks.operators
