@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+from keras import KerasTensor, ops
 
 
 @cache
@@ -33,3 +34,26 @@ def tap_matrix(size: int, factor: int, convolve_first: bool = False) -> np.ndarr
     shifts = [np.eye(length, k=offset, dtype=np.float32) for offset in (-1, 0, 1)]
     taps = [interpolate @ s if convolve_first else s @ interpolate for s in shifts]
     return np.stack(taps, axis=-1).reshape(size * factor, 3 * size)
+
+
+def banded_matmul(matrix: np.ndarray, x: KerasTensor, blocks: int) -> KerasTensor:
+    """`matrix` @ `x` for a constant (R, C) matrix that has values near its diagonal only.
+
+    (B, C, N) to (B, R, N). Rows are taken in `blocks` parts, each with the columns it needs, which
+    leaves about 1 / `blocks` of the work. The gradient is the same with the matrix transposed;
+    TensorFlow's own would fill up the gradient of every part with zeros and add them all.
+    """
+
+    @ops.custom_gradient
+    def product(x: KerasTensor):
+        def gradient(*args, upstream=None):
+            return banded_matmul(matrix.T, args[0] if upstream is None else upstream, blocks)
+
+        parts = []
+        for rows in np.array_split(matrix, blocks):
+            (columns,) = rows.any(axis=0).nonzero()
+            window = slice(int(columns[0]), int(columns[-1]) + 1)
+            parts.append(ops.matmul(np.ascontiguousarray(rows[:, window]), x[:, window]))
+        return ops.concatenate(parts, axis=1), gradient
+
+    return product(x) if blocks > 1 else ops.matmul(matrix, x)

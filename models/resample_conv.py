@@ -2,17 +2,19 @@
 
 Mixing channels commutes with moving and interpolating pixels. So channels are mixed first, once for
 each tap of the kernel, where pixels are few; what is left, the interpolation and the sum over the
-shifted taps, is a product with one constant matrix per axis.
+shifted taps, is a product with one constant matrix per axis, of which only a band is not zero.
 """
 
 from typing import Any
 
 import keras
-import numpy as np
 from keras import KerasTensor, ops
 
-from models.interpolation import tap_matrix
+from models.interpolation import banded_matmul, tap_matrix
 
+# Source pixels of an axis that are interpolated together: with fewer, fewer zeros are multiplied,
+# but there are more and smaller products
+BLOCK = 20
 METHODS = ("exact_fast", "direct")
 # Arguments of Conv2D that this layer sets itself
 FIXED = ("kernel_size", "strides", "padding", "data_format", "dilation_rate", "groups")
@@ -84,20 +86,22 @@ class ResampleConv2D(keras.layers.Conv2D):
         one transposition moves data. No product has rank 4, for the reason given in `losses.loss`.
         """
         height, width, channels = x.shape[1:]
-        along_rows, along_columns = self._tap_matrix(width), self._tap_matrix(height)
         wide = width * self.factor
         mixing = ops.transpose(ops.cast(kernel, "float32"), (2, 1, 0, 3))  # C, kx, ky, filters
         mixing = ops.reshape(mixing, (channels, 9 * self.filters))
 
         x = ops.matmul(ops.reshape(ops.cast(x, "float32"), (-1, channels)), mixing)
-        x = ops.matmul(along_rows, ops.reshape(x, (-1, 3 * width, 3 * self.filters)))
+        x = self._interpolate(ops.reshape(x, (-1, 3 * width, 3 * self.filters)))
         x = ops.transpose(ops.reshape(x, (-1, wide, 3, self.filters)), (0, 2, 1, 3))
-        x = ops.matmul(along_columns, ops.reshape(x, (-1, 3 * height, wide * self.filters)))
+        x = self._interpolate(ops.reshape(x, (-1, 3 * height, wide * self.filters)))
         x = ops.reshape(x, (-1, height * self.factor, wide, self.filters))
         return ops.cast(x, self.compute_dtype)
 
-    def _tap_matrix(self, size: int) -> np.ndarray:
-        return tap_matrix(size, self.factor, self.convolve_first)
+    def _interpolate(self, taps: KerasTensor) -> KerasTensor:
+        """(N, 3 · size, M), the taps of every pixel of an axis, to (N, factor · size, M)."""
+        size = taps.shape[1] // 3
+        matrix = tap_matrix(size, self.factor, self.convolve_first)
+        return banded_matmul(matrix, taps, blocks=-(-size // BLOCK))
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         """(B, factor · h, factor · w, `filters`)."""

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from models.blocks import UnitSettings
-from models.interpolation import bilinear_matrix, tap_matrix
+from models.interpolation import banded_matmul, bilinear_matrix, tap_matrix
 from models.resample_conv import METHODS, ResampleConv2D
 from models.unet3plus import build_unet3plus
 
@@ -94,6 +94,18 @@ def test_tap_weights_by_hand():
     np.testing.assert_array_equal(tap_matrix(2, 2, convolve_first=True), expected)
 
 
+@pytest.mark.parametrize("blocks", [1, 2, 3, 7])
+def test_a_product_in_blocks_is_the_whole_product(blocks):
+    matrix = bilinear_matrix(7, 2)
+    x = np.arange(2 * 7 * 3, dtype=np.float32).reshape(2, 7, 3)
+    np.testing.assert_array_equal(banded_matmul(matrix, x, blocks), matrix @ x)
+    with tf.GradientTape() as tape:
+        tape.watch(x := tf.constant(x))
+        y = banded_matmul(matrix, x, blocks)
+    upstream = np.arange(2 * 14 * 3, dtype=np.float32).reshape(2, 14, 3)
+    np.testing.assert_array_equal(tape.gradient(y, x, upstream), matrix.T @ upstream)
+
+
 @pytest.mark.parametrize("convolve_first", [False, True])
 @pytest.mark.parametrize("factor", [1, 2, 4, 8, 16])
 def test_direct_form_is_keras_layers_one_after_the_other(factor, convolve_first):
@@ -107,7 +119,8 @@ def test_direct_form_is_keras_layers_one_after_the_other(factor, convolve_first)
     np.testing.assert_allclose(layer(x), steps[1](steps[0](x)), rtol=0, atol=2e-6)
 
 
-SHAPES = [((1, 1, 1, 1), 1), ((3, 5, 3, 7), 6), ((1, 2, 7, 20), 1), ((3, 6, 4, 1), 6)]
+SHAPES = [((1, 1, 1, 1), 1), ((3, 5, 3, 7), 6), ((1, 2, 7, 20), 1), ((3, 6, 4, 1), 6),
+          ((1, 41, 2, 2), 3), ((1, 2, 41, 2), 3)]  # fmt: skip
 
 
 @pytest.mark.parametrize("convolve_first", [False, True])
