@@ -96,6 +96,31 @@ class Dataset:
 
 
 @dataclass
+class Elastic:
+    """`AUGMENTATION.ELASTIC`: smooth displacements."""
+
+    AMPLITUDE: float = at_least(0)
+    GRID: int = at_least(4)
+
+
+@dataclass
+class Augmentation:
+    """`AUGMENTATION`: random changes of training slices."""
+
+    ENABLED: bool = MISSING
+    ROTATION: float = within(0, 180)
+    SCALE: list[float] = within(0.1, 10)
+    SHIFT: float = within(0, 0.5)
+    HORIZONTAL_FLIP: float = within(0, 1)
+    VERTICAL_FLIP: float = within(0, 1)
+    BRIGHTNESS: float = at_least(0)
+    CONTRAST: list[float] = within(0, 10)
+    NOISE: float = at_least(0)
+    BLUR: float = within(0, 10)
+    ELASTIC: Elastic = field(default_factory=Elastic)
+
+
+@dataclass
 class Backbone:
     """`MODEL.BACKBONE`: the encoder."""
 
@@ -324,6 +349,7 @@ class Config:
     WORK_DIR: str = MISSING
     DATA_PREPARATION: DataPreparation = field(default_factory=DataPreparation)
     DATASET: Dataset = field(default_factory=Dataset)
+    AUGMENTATION: Augmentation = field(default_factory=Augmentation)
     MODEL: Model = field(default_factory=Model)
     LOSS: Loss = field(default_factory=Loss)
     DATA_GENERATOR_TYPE: GeneratorType = MISSING

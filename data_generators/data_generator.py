@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from omegaconf import DictConfig
 
+from data_generators.augmentation import augmentation
 from data_generators.dali_data_generator import PathStream, dali_dataset, import_dali
 from data_generators.dali_files import check_dali_files
 from data_generators.epoch_order import EpochOrder
@@ -78,12 +79,13 @@ def get_data_generator(
             f"{runtime.replicas} replica(s), but training has only {order.available} slices"
         )
     reader, threads = slice_reader(cfg), cfg.DATALOADER_WORKERS
-    if is_training and _uses_dali(cfg.DATA_GENERATOR_TYPE, runtime, pairs, reader):
-        stream = PathStream(pairs, order)
+    change = augmentation(cfg) if is_training else None
+    if is_training and _uses_dali(cfg, runtime, pairs, reader):
+        stream = PathStream(pairs, order, change)
         dataset = dali_dataset(stream, reader, cfg.HYPER_PARAMETERS.BATCH_SIZE, runtime, threads)
         generator, start_epoch, steps_per_epoch = "DALI_GENERATOR", stream.start_epoch, order.steps
     else:
-        dataset = sequence = SliceSequence(pairs, reader, order, threads)
+        dataset = sequence = SliceSequence(pairs, reader, order, threads, change)
         generator, start_epoch, steps_per_epoch = "TF_GENERATOR", sequence.start_epoch, None
         if for_fit:
             dataset, steps_per_epoch = sequence.distribute(runtime), order.steps
@@ -112,10 +114,14 @@ def _empty_slices(cfg: DictConfig, pairs: Sequence[SlicePair]) -> dict[str, Any]
 
 
 def _uses_dali(
-    choice: str, runtime: Runtime, pairs: Sequence[SlicePair], reader: SliceReader
+    cfg: DictConfig, runtime: Runtime, pairs: Sequence[SlicePair], reader: SliceReader
 ) -> bool:
+    choice = cfg.DATA_GENERATOR_TYPE
     has_gpu = runtime.devices[0].startswith("GPU")
     if choice == "TF_GENERATOR" or (choice == "AUTO" and not has_gpu):
+        return False
+    if cfg.AUGMENTATION.ENABLED and cfg.AUGMENTATION.ELASTIC.AMPLITUDE:
+        logger.info("DATA_GENERATOR_TYPE=AUTO: TF_GENERATOR, for the sake of AUGMENTATION.ELASTIC")
         return False
     try:
         import_dali()

@@ -4,8 +4,23 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
+
+
+class Share(NamedTuple):
+    """The part of a batch that one replica gets.
+
+    Attributes:
+        epoch: from 0.
+        places: of the slices in the order of the epoch.
+        slices: their indices; -1 where the last batch of an epoch is filled up.
+    """
+
+    epoch: int
+    places: np.ndarray
+    slices: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -68,16 +83,19 @@ class EpochOrder:
             indices = np.delete(indices, rng.choice(self.empty, left_out, replace=False))
         return rng.permutation(indices) if self.shuffle else indices
 
-    def shares(self, mine: range, replicas: int, first_epoch: int = 0) -> Iterator[np.ndarray]:
-        """Indices of one batch per replica in turn, step after step and epoch after epoch, endless.
+    def shares(self, mine: range, replicas: int, first_epoch: int = 0) -> Iterator[Share]:
+        """A share per replica in turn, step after step and epoch after epoch, without an end.
 
         Every step's slices are cut into equal parts for `replicas` replicas, of which those in
-        `mine` are given. Where the last batch of an epoch is not full, -1 fills it.
+        `mine` are given.
         """
+        places = np.arange(self.steps * self.batch_size)
+        parts = places.reshape(self.steps, replicas, -1)[:, mine].reshape(
+            self.steps * len(mine), -1
+        )
         for epoch in count(first_epoch):
             positions = self.positions(epoch)
-            full = np.full(self.steps * self.batch_size, -1)
+            full = np.full(len(places), -1)
             full[: len(positions)] = positions
-            yield from full.reshape(self.steps, replicas, -1)[:, mine].reshape(
-                self.steps * len(mine), -1
-            )
+            for part in parts:
+                yield Share(epoch, part, full[part])

@@ -197,6 +197,25 @@ def _case_split(cfg: DictConfig) -> Iterator[str]:
         )
 
 
+def _augmentation(cfg: DictConfig) -> Iterator[str]:
+    keys = cfg.AUGMENTATION
+    for name in ("SCALE", "CONTRAST"):
+        values = list(keys[name])
+        if len(values) != 2 or values[0] > values[1]:
+            yield f"AUGMENTATION.{name}: found {values}; expected [least, greatest]"
+    elastic = keys.ELASTIC
+    if elastic.AMPLITUDE > 0.4 * elastic.GRID:
+        yield (
+            f"AUGMENTATION.ELASTIC.AMPLITUDE: found {elastic.AMPLITUDE:g}; more than 0.4 GRID "
+            f"({0.4 * elastic.GRID:g}) would fold the slice over"
+        )
+    if keys.ENABLED and elastic.AMPLITUDE and cfg.DATA_GENERATOR_TYPE == "DALI_GENERATOR":
+        yield (
+            f"AUGMENTATION.ELASTIC.AMPLITUDE: found {elastic.AMPLITUDE:g}; DALI_GENERATOR cannot "
+            "displace slices; set 0, or DATA_GENERATOR_TYPE=TF_GENERATOR"
+        )
+
+
 def _gpu_ids(cfg: DictConfig) -> Iterator[str]:
     value = cfg.USE_MULTI_GPUS.GPU_IDS
     ids = list(value) if OmegaConf.is_list(value) else None
@@ -218,5 +237,6 @@ _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _loss_terms,
     _dataset_paths,
     _case_split,
+    _augmentation,
     _gpu_ids,
 )
