@@ -21,6 +21,7 @@ LossType = _choices("LossType", "unet3p_hybrid", "reference")
 GeneratorType = _choices("GeneratorType", "AUTO", "TF_GENERATOR", "DALI_GENERATOR")
 Fit = _choices("Fit", "resize", "crop")
 Labels = _choices("Labels", "liver", "liver_and_tumour")
+EvaluationSplit = _choices("EvaluationSplit", "val", "held_out")
 Convention = _choices("Convention", "clear", "lits")
 ClusterKind = _choices("ClusterKind", "auto", "slurm", "none")
 AmpDtype = _choices("AmpDtype", "float16", "bfloat16")
@@ -59,20 +60,64 @@ class DataPreparation:
 
 
 @dataclass
-class Split:
-    """`DATASET.TRAIN` and `DATASET.VAL`: a folder or a list of files each."""
+class SliceFiles:
+    """`DATASET.VAL`: a folder or a list of files each."""
 
     IMAGES_PATH: Any = MISSING
     MASK_PATH: Any = MISSING
 
 
 @dataclass
+class TrainingSlices(SliceFiles):
+    """`DATASET.TRAIN`: files as in `DATASET.VAL`, and which of them to use."""
+
+    EMPTY_SLICES: float = within(0, 1)
+
+
+@dataclass
+class CaseSplit:
+    """`DATASET.SPLIT`: validation cases out of TRAIN."""
+
+    VAL_FRACTION: float = within(0, 0.99)
+    VAL_CASES: list[str] | None = MISSING
+    FOLDS: int = at_least(0)
+    FOLD: int = at_least(0)
+    SEED: int = within(0, 2**32 - 1)
+
+
+@dataclass
 class Dataset:
     """`DATASET`: the slices to train and to validate on."""
 
-    TRAIN: Split = field(default_factory=Split)
-    VAL: Split = field(default_factory=Split)
+    TRAIN: TrainingSlices = field(default_factory=TrainingSlices)
+    VAL: SliceFiles = field(default_factory=SliceFiles)
+    SPLIT: CaseSplit = field(default_factory=CaseSplit)
     ALLOW_SHARED_CASES: bool = MISSING
+
+
+@dataclass
+class Elastic:
+    """`AUGMENTATION.ELASTIC`: smooth displacements."""
+
+    AMPLITUDE: float = at_least(0)
+    GRID: int = at_least(4)
+
+
+@dataclass
+class Augmentation:
+    """`AUGMENTATION`: random changes of training slices."""
+
+    ENABLED: bool = MISSING
+    ROTATION: float = within(0, 180)
+    SCALE: list[float] = within(0.1, 10)
+    SHIFT: float = within(0, 0.5)
+    HORIZONTAL_FLIP: float = within(0, 1)
+    VERTICAL_FLIP: float = within(0, 1)
+    BRIGHTNESS: float = at_least(0)
+    CONTRAST: list[float] = within(0, 10)
+    NOISE: float = at_least(0)
+    BLUR: float = within(0, 10)
+    ELASTIC: Elastic = field(default_factory=Elastic)
 
 
 @dataclass
@@ -280,8 +325,9 @@ class Optimization:
 
 @dataclass
 class Evaluation:
-    """`EVALUATION`: how scans are scored."""
+    """`EVALUATION`: which scans are scored, and how."""
 
+    SPLIT: EvaluationSplit = MISSING
     CONVENTION: Convention = MISSING
     KEEP_LARGEST_COMPONENT: bool = MISSING
 
@@ -303,6 +349,7 @@ class Config:
     WORK_DIR: str = MISSING
     DATA_PREPARATION: DataPreparation = field(default_factory=DataPreparation)
     DATASET: Dataset = field(default_factory=Dataset)
+    AUGMENTATION: Augmentation = field(default_factory=Augmentation)
     MODEL: Model = field(default_factory=Model)
     LOSS: Loss = field(default_factory=Loss)
     DATA_GENERATOR_TYPE: GeneratorType = MISSING

@@ -12,11 +12,14 @@ what one would, and memory holds nothing but the names and a few batches.
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from types import ModuleType
 
 import numpy as np
 import tensorflow as tf
 
+from data_generators.augmentation import Augmentation, SliceChange
+from data_generators.dali_pipeline import CHANGE_NUMBERS, CHANGES, PATHS, slice_pipeline
 from data_generators.epoch_order import EpochOrder
 from data_generators.slice_reader import SliceReader
 from utils.errors import UserError
@@ -24,7 +27,7 @@ from utils.runtime import Runtime
 from utils.slice_files import SlicePair
 
 INSTALL = "bash data_generators/install_dali.sh"
-_INPUT = "paths"
+_NO_BLUR = 0.01  # px; DALI's Gaussian needs one, and this one's only weight is 1
 
 
 def import_dali() -> ModuleType:
@@ -50,10 +53,17 @@ class PathStream:
     Args:
         pairs: the files.
         order: which of them make up the batches; full batches only.
+        augmentation: changes slices at random; None leaves them as they are.
     """
 
-    def __init__(self, pairs: Sequence[SlicePair], order: EpochOrder):
+    def __init__(
+        self,
+        pairs: Sequence[SlicePair],
+        order: EpochOrder,
+        augmentation: Augmentation | None = None,
+    ):
         self._order, self._first_epoch = order, 0
+        self.augmentation = augmentation
         names = [[os.fsencode(path.absolute()) for path in pair] for pair in pairs]
         length = max(len(name) for pair in names for name in pair)
         # More slashes at the front bring names to one length and change no path
@@ -78,47 +88,18 @@ class PathStream:
         See `EpochOrder.shares`.
         """
         for part in self._order.shares(mine, replicas, self._first_epoch):
-            yield self._names[part]
+            yield self._names[part.slices]
+
+    def changes(self, mine: range, replicas: int) -> Iterator[np.ndarray]:
+        """What happens to the slices of `batches`, float32 of shape (B, numbers of a change)."""
+        for part in self._order.shares(mine, replicas, self._first_epoch):
+            drawn = [self.augmentation.draw(part.epoch, place) for place in part.places.tolist()]
+            yield np.array([_numbers(change) for change in drawn], np.float32)
 
 
-def slice_pipeline(reader: SliceReader, batch_size: int, threads: int, device_id: int | None):
-    """The DALI pipeline that turns names into the arrays of `reader`.
-
-    Images are float32 in [0, 1] of shape (B, H, W, C), channels R, G, B, masks are class ids, uint8
-    of shape (B, H, W). PNG is decoded by the CPU; with a GPU the rest happens there. Without
-    resizing the values are those of `SliceReader`. With it, DALI's antialiased linear filter stands
-    for cv2's: enlarged images differ by at most one grey level (1/255); shrunk ones by two where
-    the image is smooth, by more in noise, where cv2 averages over a narrower area. Masks take the
-    nearest pixel, centres aligned, and differ only where two are equally near.
-
-    Args:
-        reader: size, channels, and what masks are divided by.
-        batch_size: slices of a batch.
-        threads: of the CPU.
-        device_id: CUDA's number of the GPU, None for the CPU.
-    """
-    from nvidia.dali import fn, pipeline_def, types
-
-    def decode(path, output_type, interpolation):
-        array = fn.decoders.image(fn.io.file.read(path), device="cpu", output_type=output_type)
-        if device_id is not None:
-            array = array.gpu()
-        if reader.resize:
-            size = [reader.height, reader.width]
-            array = fn.resize(array, size=size, interp_type=interpolation, antialias=True)
-        return array
-
-    @pipeline_def(batch_size=batch_size, num_threads=threads, device_id=device_id)
-    def pipeline():
-        paths = fn.external_source(name=_INPUT, dtype=types.UINT8, ndim=2)
-        colours = types.RGB if reader.channels == 3 else types.GRAY
-        image = decode(paths[0], colours, types.INTERP_LINEAR)
-        mask = fn.squeeze(decode(paths[1], types.GRAY, types.INTERP_NN), axes=[2])
-        if reader.normalize_value is not None:
-            mask = fn.cast(mask // reader.normalize_value, dtype=types.UINT8)
-        return fn.cast(image, dtype=types.FLOAT) / 255.0, mask
-
-    return pipeline()
+def _numbers(change: SliceChange) -> list[float]:
+    blur = max(change.blur, _NO_BLUR)
+    return [*change.matrix.ravel(), change.gain, change.offset, blur, change.noise]
 
 
 def dali_dataset(
@@ -150,13 +131,19 @@ def dali_dataset(
         # TensorFlow numbers the devices in use, CUDA all of them
         device = f"/{'gpu' if on_gpu else 'cpu'}:{first if is_local else 0}"
         device_id = int(runtime.devices[first].rpartition(":")[2]) if on_gpu else None
-        mine = range(first, first + share)
-        names = _names_dataset(stream, mine, runtime.replicas, batch_size, device)
+        inputs = _inputs(stream, range(first, first + share), runtime.replicas, batch_size, device)
+        noise_seed = None
+        if stream.augmentation is not None:  # every replica has noise of its own
+            rng = np.random.default_rng([stream.augmentation.seed, first])
+            noise_seed = int(rng.integers(2**31))
         shape = (batch_size, reader.height, reader.width)
         with tf.device(device):
             return plugin.experimental.DALIDatasetWithInputs(
-                slice_pipeline(reader, batch_size, threads, device_id),
-                input_datasets={_INPUT: plugin.experimental.Input(names, batch=True)},
+                slice_pipeline(reader, batch_size, threads, device_id, noise_seed),
+                input_datasets={
+                    name: plugin.experimental.Input(dataset, batch=True)
+                    for name, dataset in inputs.items()
+                },
                 output_dtypes=(tf.float32, tf.uint8),
                 output_shapes=((*shape, reader.channels), shape),
                 batch_size=batch_size,
@@ -174,12 +161,19 @@ def dali_dataset(
     )
 
 
-def _names_dataset(
+def _inputs(
     stream: PathStream, mine: range, replicas: int, batch_size: int, device: str
-) -> tf.data.Dataset:
-    """The names as a data set on `device`: the plugin wants its input beside the pipeline."""
-    shape = (batch_size, 2, stream.name_length)
+) -> dict[str, tf.data.Dataset]:
+    """Names, and changes if any, as data sets on `device`: the plugin wants them beside it."""
+    names = tf.TensorSpec((batch_size, 2, stream.name_length), tf.uint8)
+    sources = {PATHS: (stream.batches, names)}
+    if stream.augmentation is not None:
+        numbers = tf.TensorSpec((batch_size, CHANGE_NUMBERS), tf.float32)
+        sources[CHANGES] = (stream.changes, numbers)
     with tf.device("/cpu:0"):
-        return tf.data.Dataset.from_generator(
-            lambda: stream.batches(mine, replicas), output_signature=tf.TensorSpec(shape, tf.uint8)
-        ).apply(tf.data.experimental.copy_to_device(device))
+        return {
+            name: tf.data.Dataset.from_generator(
+                partial(batches, mine, replicas), output_signature=signature
+            ).apply(tf.data.experimental.copy_to_device(device))
+            for name, (batches, signature) in sources.items()
+        }

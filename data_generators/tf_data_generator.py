@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from data_generators.epoch_order import EpochOrder
+from data_generators.augmentation import Augmentation
+from data_generators.change_slice import change_slice
+from data_generators.epoch_order import EpochOrder, Share
 from data_generators.slice_reader import SliceReader
 from utils.runtime import Runtime
 from utils.slice_files import SlicePair
@@ -26,13 +29,20 @@ class SliceSequence(keras.utils.PyDataset):
         reader: turns a pair into arrays.
         order: which slices make up the batches.
         workers: threads that decode.
+        augmentation: changes slices at random; None leaves them as they are.
     """
 
     def __init__(
-        self, pairs: Sequence[SlicePair], reader: SliceReader, order: EpochOrder, workers: int = 1
+        self,
+        pairs: Sequence[SlicePair],
+        reader: SliceReader,
+        order: EpochOrder,
+        workers: int = 1,
+        augmentation: Augmentation | None = None,
     ):
         super().__init__(workers=1, use_multiprocessing=False)
         self._pairs, self._reader, self._order = pairs, reader, order
+        self._augmentation = augmentation
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="slice_reader")
         self.start_epoch(0)
 
@@ -49,11 +59,24 @@ class SliceSequence(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Batch `index` of the current epoch."""
-        return self._read(self.batch_pairs(index))
+        return self._read(self._batch(index))
 
-    def _read(self, pairs: Sequence[SlicePair]) -> tuple[np.ndarray, np.ndarray]:
-        images, masks = zip(*self._pool.map(self._reader.read, pairs), strict=True)
+    def _batch(self, index: int) -> Share:
+        size = self._order.batch_size
+        slices = self._positions[index * size : (index + 1) * size]
+        return Share(self._epoch, index * size + np.arange(len(slices)), slices)
+
+    def _read(self, share: Share) -> tuple[np.ndarray, np.ndarray]:
+        read = partial(self._read_slice, share.epoch)
+        arrays = self._pool.map(read, share.places.tolist(), share.slices.tolist())
+        images, masks = zip(*arrays, strict=True)
         return np.stack(images), np.stack(masks)
+
+    def _read_slice(self, epoch: int, place: int, position: int) -> tuple[np.ndarray, np.ndarray]:
+        image, mask = self._reader.read(self._pairs[position])
+        if self._augmentation is None:
+            return image, mask
+        return change_slice(image, mask, self._augmentation.draw(epoch, place))
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The batches of the current epoch, each read while the one before is in use."""
@@ -67,9 +90,7 @@ class SliceSequence(keras.utils.PyDataset):
 
     def batch_pairs(self, index: int) -> list[SlicePair]:
         """The files of batch `index` in the current epoch."""
-        size = self._order.batch_size
-        positions = self._positions[index * size : (index + 1) * size]
-        return [self._pairs[position] for position in positions]
+        return [self._pairs[position] for position in self._batch(index).slices]
 
     def distribute(self, runtime: Runtime) -> tf.distribute.DistributedDataset:
         """The same batches, cut into equal parts for the replicas; endless, for `fit`.
@@ -99,9 +120,8 @@ class SliceSequence(keras.utils.PyDataset):
             def batches() -> Iterator[tuple[np.ndarray, ...]]:
                 mine = range(first, first + share)
                 for part in order.shares(mine, runtime.replicas, self._epoch):
-                    weights = np.where(part < 0, np.float32(0), weight)
-                    pairs = [self._pairs[position] for position in part]
-                    yield (*self._read(pairs), weights)[:arrays]
+                    weights = np.where(part.slices < 0, np.float32(0), weight)
+                    yield (*self._read(part), weights)[:arrays]
 
             return tf.data.Dataset.from_generator(
                 batches, output_signature=tuple(signature[:arrays])

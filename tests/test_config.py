@@ -91,6 +91,18 @@ BAD_VALUES = [
     ("DATA_PREPARATION.AXIS_CODES", {28: "LAX"}, ["AXIS_CODES.28: found 'LAX'", "RAS"]),
     ("DATASET.TRAIN.IMAGES_PATH", None, ["expected a folder or a list of files"]),
     ("DATASET.VAL.MASK_PATH", [1], ["expected a folder or a list of files"]),
+    ("DATASET.TRAIN.EMPTY_SLICES", 1.1, ["expected from 0 to 1"]),
+    ("DATASET.VAL.EMPTY_SLICES", 0.5, ["unknown key", "DATASET.TRAIN.EMPTY_SLICES"]),
+    ("DATASET.SPLIT.VAL_FRACTION", 1.0, ["expected from 0 to 0.99"]),
+    ("DATASET.SPLIT.FOLDS", 1, ["found 1; expected 2 or more"]),
+    ("DATASET.SPLIT", {"FOLDS": 3, "FOLD": 3}, ["FOLD: found 3", "expected 0 to 2"]),
+    ("DATASET.SPLIT", {"FOLDS": 3, "VAL_CASES": [1]}, ["found VAL_CASES and FOLDS; set one"]),
+    ("AUGMENTATION.ROTATION", 181, ["expected from 0 to 180"]),
+    ("AUGMENTATION.SCALE", [1.1, 0.9], ["found [1.1, 0.9]; expected [least, greatest]"]),
+    ("AUGMENTATION.SCALE", [0, 1], ["expected from 0.1 to 10"]),
+    ("AUGMENTATION.CONTRAST", [1], ["found [1.0]; expected [least, greatest]"]),
+    ("AUGMENTATION.ELASTIC", {"AMPLITUDE": 9, "GRID": 20}, ["AMPLITUDE: found 9; more than", "8"]),
+    ("EVALUATION.SPLIT", "held_out", ["found held_out; set DATASET.SPLIT"]),
     ("USE_MULTI_GPUS.GPU_IDS", [1, 1], ["quoted list of different ids"]),
     ("USE_MULTI_GPUS.GPU_IDS", "[4,5,7]", ["quoted list of different ids"]),
     ("USE_MULTI_GPUS.GPU_IDS", 0, ["expected -1 (all)"]),
@@ -111,6 +123,13 @@ def test_rules_on_several_keys():
         validate_config({"LOSS": {key: {"ENABLED": False} for key in ("FOCAL", "MS_SSIM", "IOU")}})
     with pytest.raises(UserError, match="RESIZE.HEIGHT: found 64.*INPUT.HEIGHT=320"):
         validate_config({"PREPROCESS_DATA": {"RESIZE": {"VALUE": True, "HEIGHT": 64}}})
+
+
+def test_elastic_augmentation_is_not_for_dali():
+    changes = {"ENABLED": True, "ELASTIC": {"AMPLITUDE": 5}}
+    with pytest.raises(UserError, match="ELASTIC.AMPLITUDE: found 5; DALI_GENERATOR cannot"):
+        validate_config({"AUGMENTATION": changes, "DATA_GENERATOR_TYPE": "DALI_GENERATOR"})
+    validate_config({"AUGMENTATION": changes})
 
 
 def test_all_problems_come_at_once():

@@ -59,8 +59,10 @@ def numbered(tmp_path):
     return pairs
 
 
-def read_by_dali(pairs, reader, order, batches, epoch=0) -> list[tuple[np.ndarray, np.ndarray]]:
-    stream = PathStream(pairs, order)
+def read_by_dali(
+    pairs, reader, order, batches, epoch=0, augmentation=None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    stream = PathStream(pairs, order, augmentation)
     stream.start_epoch(epoch)
     dataset = dali_dataset(stream, reader, order.batch_size, CPU, threads=2)
     found = itertools.islice(dataset.as_numpy_iterator(), batches)

@@ -11,6 +11,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from configs import CONFIG_DIR
 from configs.schema import Config
+from utils.case_split import is_carved, split_problems
 from utils.errors import UserError
 
 LEVELS = 5  # encoder levels of UNet 3+, and heads under deep supervision
@@ -187,6 +188,34 @@ def _dataset_paths(cfg: DictConfig) -> Iterator[str]:
                 yield f"DATASET.{split}.{name}: found {value!r}; expected {expected}"
 
 
+def _case_split(cfg: DictConfig) -> Iterator[str]:
+    yield from split_problems(cfg.DATASET.SPLIT)
+    if cfg.EVALUATION.SPLIT == "held_out" and not is_carved(cfg):
+        yield (
+            "EVALUATION.SPLIT: found held_out; set DATASET.SPLIT as it was in training, which says "
+            "which cases these are"
+        )
+
+
+def _augmentation(cfg: DictConfig) -> Iterator[str]:
+    keys = cfg.AUGMENTATION
+    for name in ("SCALE", "CONTRAST"):
+        values = list(keys[name])
+        if len(values) != 2 or values[0] > values[1]:
+            yield f"AUGMENTATION.{name}: found {values}; expected [least, greatest]"
+    elastic = keys.ELASTIC
+    if elastic.AMPLITUDE > 0.4 * elastic.GRID:
+        yield (
+            f"AUGMENTATION.ELASTIC.AMPLITUDE: found {elastic.AMPLITUDE:g}; more than 0.4 GRID "
+            f"({0.4 * elastic.GRID:g}) would fold the slice over"
+        )
+    if keys.ENABLED and elastic.AMPLITUDE and cfg.DATA_GENERATOR_TYPE == "DALI_GENERATOR":
+        yield (
+            f"AUGMENTATION.ELASTIC.AMPLITUDE: found {elastic.AMPLITUDE:g}; DALI_GENERATOR cannot "
+            "displace slices; set 0, or DATA_GENERATOR_TYPE=TF_GENERATOR"
+        )
+
+
 def _gpu_ids(cfg: DictConfig) -> Iterator[str]:
     value = cfg.USE_MULTI_GPUS.GPU_IDS
     ids = list(value) if OmegaConf.is_list(value) else None
@@ -207,5 +236,7 @@ _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _axis_codes,
     _loss_terms,
     _dataset_paths,
+    _case_split,
+    _augmentation,
     _gpu_ids,
 )

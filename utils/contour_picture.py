@@ -30,11 +30,25 @@ def contour_picture(
     picture = np.ascontiguousarray(np.repeat(enlarged[..., None], 3, axis=2))
     for mask, (colour, thickness) in zip((truth, prediction), _LINES.values(), strict=True):
         large = np.kron(mask.astype(np.uint8), np.ones((factor, factor), np.uint8))
-        for label in range(1, int(large.max(initial=0)) + 1):
-            inside = (large >= label).astype(np.uint8)
-            outlines, _ = cv2.findContours(inside, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
-            cv2.drawContours(picture, outlines, -1, colour, thickness)
+        draw_outlines(picture, large, colour, thickness)
     return np.vstack([picture, _legend(width)])
+
+
+def draw_outlines(
+    picture: np.ndarray, mask: np.ndarray, colour: tuple[int, int, int], thickness: int
+) -> None:
+    """Outline every label of `mask` from 1 up, together with the higher ones, in `picture`.
+
+    Args:
+        picture: RGB, uint8 of shape (height, width, 3), contiguous; drawn into.
+        mask: labels, uint8 of shape (height, width).
+        colour: RGB.
+        thickness: of the line, px.
+    """
+    for label in range(1, int(mask.max(initial=0)) + 1):
+        inside = (mask >= label).astype(np.uint8)
+        outlines, _ = cv2.findContours(inside, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
+        cv2.drawContours(picture, outlines, -1, colour, thickness)
 
 
 def widest_slice(truth: np.ndarray, prediction: np.ndarray, axis: int = 2) -> int:

@@ -1,0 +1,35 @@
+"""Random changes applied by OpenCV, for the TF generator and the preview."""
+
+import cv2
+import numpy as np
+
+from data_generators.augmentation import SliceChange
+
+
+def change_slice(
+    image: np.ndarray, mask: np.ndarray, change: SliceChange
+) -> tuple[np.ndarray, np.ndarray]:
+    """Image (height, width, channels), float32 in [0, 1], and mask (height, width), changed.
+
+    Masks take the nearest pixel, so that no class appears which was not there, and images are
+    interpolated linearly. Both see grey 0 and class 0 outside.
+    """
+    x, y = change.positions(*mask.shape)
+    outside = {"borderMode": cv2.BORDER_CONSTANT, "borderValue": 0}
+    mask = cv2.remap(mask, x, y, cv2.INTER_NEAREST, **outside)
+    # OpenCV drops the axis of a single channel
+    moved = cv2.remap(image, x, y, cv2.INTER_LINEAR, **outside).reshape(image.shape)
+    changed = moved * np.float32(change.gain) + np.float32(change.offset)
+    if change.blur:
+        blurred = cv2.GaussianBlur(changed, _window(change.blur), change.blur)
+        changed = blurred.reshape(image.shape)
+    if change.noise:
+        rng = np.random.default_rng(change.noise_seed)
+        changed += np.float32(change.noise) * rng.standard_normal(image.shape, np.float32)
+    return np.where(moved > 0, changed.clip(0, 1), np.float32(0)), mask
+
+
+def _window(sigma: float) -> tuple[int, int]:
+    """The window that DALI, too, takes for a Gaussian: three standard deviations either way."""
+    size = 2 * int(np.ceil(3 * sigma)) + 1
+    return size, size
