@@ -18,7 +18,7 @@ from typing import Any
 from models.backbones import ENCODERS, LEVELS, encoder_kernels
 from models.from_weights import build_from_identity
 from models.h5_layers import Layers, check_shapes, read_h5_layers, set_layers
-from models.weights import save_weights
+from models.weights import IDENTITY_KEYS, read_card, save_weights
 from utils.errors import EXIT_USER_ERROR, UserError
 from utils.paths import LEGACY_SUFFIXES, WEIGHTS_SUFFIX
 
@@ -26,6 +26,7 @@ EPSILON = 1e-3  # of batch normalisation there, Keras's default
 INPUT_SIZE = [320, 320]  # px; the old files do not say
 # The slices of that folder come nearest to these
 PREPARATION = {"height": 320, "width": 320, "hu_min": -200.0, "hu_max": 250.0, "fit": "resize"}
+SAID = ("variant", "backbone", "classes", "channels", "batch_norm_epsilon")  # entries to print
 # Variant -> segmentation heads, and convolutions of the classification-guided module
 VARIANTS = {
     "unet3plus": (1, 0),
@@ -158,11 +159,18 @@ def _shapes(identity: dict[str, Any]) -> Iterator[tuple[str, list[tuple[int, ...
             yield norm, [shape[-1:]] * 4
 
 
-if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
+def _main(arguments: list[str]) -> None:
+    if len(arguments) not in (1, 2):
         sys.exit(f"Usage: python -m models.legacy_weights OLD.hdf5 [NEW{WEIGHTS_SUFFIX}]")
     try:
-        print(f"Converted: {convert(*map(Path, sys.argv[1:]))}")
+        converted = convert(*map(Path, arguments))
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
+    card = read_card(converted)
+    overrides = [f"{key}={card[entry]}" for entry, key in IDENTITY_KEYS.items() if entry in SAID]
+    print(f"Converted: {converted}\nIts network: {' '.join(overrides)}")
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

@@ -39,8 +39,8 @@ def download_vgg_weights(kind: str) -> Path:
         return Path(keras.utils.get_file(name, url, cache_subdir="models", file_hash=MD5[kind]))
     except Exception as error:  # Keras raises the bare class
         raise UserError(
-            f"{KEY}: found imagenet, but {urlsplit(url).hostname} cannot be reached from here "
-            f"({error}). Fetch {url} elsewhere and give the file: {KEY}=<path of {name}>"
+            f"{KEY}=imagenet: the download from {urlsplit(url).hostname} failed ({error}). Fetch "
+            f"{url} on another machine and give the file: {KEY}=<path of {name}>"
         ) from None
 
 

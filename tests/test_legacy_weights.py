@@ -9,8 +9,9 @@ import keras
 import numpy as np
 import pytest
 
-from models.from_weights import build_from_identity, model_from_weights
+from models.from_weights import model_from_weights
 from models.legacy_weights import convert, read_legacy_weights
+from models.model import model_identity, prepare_model
 from models.unet3plus import HEADS, VARIANTS
 from models.weights import load_weights, require_weights
 from tests.legacy_files import predecessor, write_legacy_weights
@@ -45,7 +46,7 @@ def old_file(tmp_path_factory):
         ("unet3plus_deepsup_cgm", "vgg19"),
     ],
 )
-def test_outputs_are_those_of_the_old_network(tmp_path, variant, backbone):
+def test_outputs_are_those_of_the_old_network(make_cfg, tmp_path, variant, backbone):
     classes = 1 if "cgm" in variant else 2
     old = old_network(variant, backbone, classes, VARIANTS.index(variant))
     if "cgm" in variant:
@@ -62,8 +63,14 @@ def test_outputs_are_those_of_the_old_network(tmp_path, variant, backbone):
         "batch_norm_epsilon": 1e-3,
         "input_scaling": "none",
     }
-    model = build_from_identity(identity, *SHAPE[:2])
-    load_weights(model, convert(path), identity)
+    network = {"TYPE": variant, "BACKBONE": {"TYPE": backbone}, "FILTERS": list(NARROW)}
+    cfg = make_cfg(
+        MODEL={**network, "BATCH_NORM": {"EPSILON": 1e-3}},
+        INPUT={"WIDTH": SHAPE[1]},
+        OUTPUT={"CLASSES": classes},
+    )
+    model = prepare_model(cfg)
+    load_weights(model, convert(path), model_identity(cfg))
     image = np.random.default_rng(7).random((2, *SHAPE)).astype(np.float32)
     expected, found = keras.tree.flatten(old(image)), model(image)
     for name, value in zip(HEADS, expected, strict=False):
@@ -116,7 +123,11 @@ def test_the_command(tmp_path, old_file):
         require_weights(path.with_suffix(".weights.h5"))
     done = command(path)
     assert done.returncode == 0, done.stderr
-    assert "model_unet3plus.weights.h5" in done.stdout
+    assert done.stdout.splitlines() == [
+        f"Converted: {path.with_suffix('.weights.h5')}",
+        "Its network: MODEL.TYPE=unet3plus MODEL.BACKBONE.TYPE=vgg19 OUTPUT.CLASSES=2 "
+        "INPUT.CHANNELS=3 MODEL.BATCH_NORM.EPSILON=0.001",
+    ]
     again = command(path)
     assert again.returncode == 2
     assert "is there already" in again.stderr

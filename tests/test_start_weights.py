@@ -10,8 +10,9 @@ from models.backbones import ENCODERS, build_encoder, encoder_kernels, scale_inp
 from models.blocks import UnitSettings
 from models.from_weights import layers_from_weights
 from models.h5_layers import set_layers
-from models.model import model_identity, prepare_model, weights_path
+from models.model import inference_view, model_identity, prepare_model, weights_path
 from models.start_weights import find_start_weights
+from models.unet3plus import build_unet3plus
 from models.vgg_weights import read_vgg_weights
 from models.weights import card_path, load_weights, save_weights
 from tests.conftest import merged
@@ -25,6 +26,7 @@ from utils.paths import read_json, write_json
 APPLICATIONS = {"vgg16": keras.applications.vgg16, "vgg19": keras.applications.vgg19}
 NOTOP = "{}_weights_tf_dim_ordering_tf_kernels_notop.h5"
 WIDE = [*IMAGENET_FILTERS, 1024]
+NARROW = (4, 6, 8, 10, 20)
 
 
 def vgg_network(kind):
@@ -42,7 +44,11 @@ def notop(request, tmp_path_factory):
     """Kind, network and file of a VGG network as Keras distributes them."""
     network = vgg_network(request.param)
     path = tmp_path_factory.mktemp("keras") / NOTOP.format(request.param)
-    return request.param, network, write_legacy_weights(path, network)
+    if request.param == "vgg16":
+        write_legacy_weights(path, network)
+    else:
+        network.save(path)  # Keras's own writer of the old layout, configuration included
+    return request.param, network, path
 
 
 def scaled_encoder(kind):
@@ -65,14 +71,33 @@ def test_features_are_those_of_keras_on_preprocessed_images(notop):
         assert scale > 0.1
 
 
-def test_the_scaling_layer_holds_no_weights_and_survives_saving(tmp_path):
-    encoder = scaled_encoder("vgg16")
-    scaling = encoder.get_layer("imagenet_scaling")
-    assert scaling.weights == []
-    copy = type(scaling).from_config(scaling.get_config())
-    np.testing.assert_allclose(
-        copy(np.float32([[[[0, 0.5, 1]]]]))[0, 0, 0], [-123.68, 10.721, 151.061], rtol=1e-5
+def test_the_scaling_is_part_of_the_graph_but_not_of_weight_files(tmp_path):
+    plain, scaled = (
+        build_unet3plus(
+            backbone="vgg16", input_shape=(32, 32, 3), filters=NARROW, input_scaling=scaling
+        )
+        for scaling in ("none", "imagenet")
     )
+    plain.save_weights(tmp_path / "plain.weights.h5")
+    scaled.load_weights(tmp_path / "plain.weights.h5")
+    for ours, theirs in zip(scaled.weights, plain.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    scaling = scaled.get_layer("imagenet_scaling")
+    np.testing.assert_allclose(
+        scaling(np.float32([[[[0, 0.5, 1]]]]))[0, 0, 0], [-123.68, 10.721, 151.061], rtol=1e-5
+    )
+    image = np.random.default_rng(0).random((1, 32, 32, 3)).astype(np.float32)
+    expected = scaled(image)["d1"]
+    assert np.abs(expected - plain(image)["d1"]).max() > 1e-3
+    np.testing.assert_allclose(inference_view(scaled)(image), expected, atol=1e-5)
+    scaled.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(image)["d1"], expected)
+
+
+def test_unknown_scaling():
+    with pytest.raises(ValueError, match="a scaling out of .*none.*imagenet.*, received 'caffe'"):
+        build_unet3plus(filters=NARROW, input_scaling="caffe")
 
 
 def wide(make_cfg, weights, kind="vgg19", **changes):
@@ -116,7 +141,7 @@ def test_the_file_must_be_of_this_encoder_and_without_the_top(make_cfg, notop, t
     other = {"vgg16": "vgg19", "vgg19": "vgg16"}[kind]
     with pytest.raises(UserError, match=f"is not Keras's {other} without the top .*"):
         find_start_weights(wide(make_cfg, path, other))
-    old = predecessor("unet3plus", kind, (32, 32, 3), 2, (4, 6, 8, 10, 20))
+    old = predecessor("unet3plus", kind, (32, 32, 3), 2, NARROW)
     old_file = write_legacy_weights(tmp_path / "old.h5", old)
     with pytest.raises(UserError, match="conv2d.*expected none"):
         find_start_weights(wide(make_cfg, old_file, kind))
