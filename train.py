@@ -9,12 +9,13 @@ from omegaconf import DictConfig
 from callbacks.best_weights import BestWeights
 from callbacks.callback_list import epoch_order, log_files
 from callbacks.early_stopping import EarlyStopping
-from callbacks.run_state import RunState, delete_states, read_states
+from callbacks.run_state import RunState, delete_states, list_states, read_states
 from callbacks.timing import TimingCallback
 from data_generators.data_generator import get_data_generator
 from data_preparation.slices import slice_settings
 from data_preparation.verify_data import verify_data
 from models.model import MONITOR, compile_model, model_identity, prepare_model, weights_path
+from models.start_weights import StartWeights, find_start_weights
 from models.weights import WEIGHTS_SUFFIX, save_weights
 from utils.case_split import validation_split
 from utils.cli import run_command
@@ -37,6 +38,7 @@ def train(cfg: DictConfig) -> dict:
     Raises:
         UserError: anything about the configuration or the data that would break the run later.
     """
+    start = _start_weights(cfg)
     verify_data(cfg)
     runtime = setup_runtime(cfg, distribute=True)
     if runtime.is_chief:
@@ -54,10 +56,12 @@ def train(cfg: DictConfig) -> dict:
     run_state = RunState(
         _state_folder(cfg),
         run_identity(cfg, runtime.precision, {"TRAIN": training.pairs, "VAL": validation.pairs}),
-        {"best": best, "stopping": stopping, "timing": timing},
+        {"best": best, "stopping": stopping, "timing": timing, "start": start},
         writes=runtime.is_chief,
     )
     first_epoch = _first_epoch(cfg, runtime, run_state, model)
+    with runtime.strategy.scope():
+        start.load(model)
     is_over = stopping.is_over or first_epoch >= cfg.HYPER_PARAMETERS.EPOCHS
     if run_state.finished and is_over:
         key = "CALLBACKS.EARLY_STOPPING.PATIENCE" if stopping.is_over else "HYPER_PARAMETERS.EPOCHS"
@@ -97,6 +101,7 @@ def train(cfg: DictConfig) -> dict:
             "validation_cases": cases_of(validation.pairs),
         },
         "parameters": model.count_params(),
+        "start_weights": start.state() or None,
         "epochs": run_state.epoch,
         "resumed_after_epoch": first_epoch or None,
         "best": {
@@ -131,6 +136,16 @@ def _best_weights(cfg: DictConfig, runtime: Runtime) -> BestWeights:
         keep_last=not checkpoint.SAVE_BEST_ONLY,
         save_model=not checkpoint.SAVE_WEIGHTS_ONLY,
     )
+
+
+def _start_weights(cfg: DictConfig) -> StartWeights:
+    """What a new run starts from; an interrupted one goes on with its own weights."""
+    if not (cfg.RESUME and list_states(_state_folder(cfg))):
+        return find_start_weights(cfg)
+    for key, value in (("", cfg.MODEL.WEIGHTS), ("BACKBONE.", cfg.MODEL.BACKBONE.WEIGHTS)):
+        if value is not None:
+            logger.info(f"MODEL.{key}WEIGHTS: not read, the run to RESUME has weights of its own")
+    return StartWeights()
 
 
 def _state_folder(cfg: DictConfig) -> Path:

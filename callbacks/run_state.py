@@ -78,8 +78,8 @@ class RunState(keras.callbacks.Callback):
             optimizer.learning_rate = rate
             for variable, value in zip(_seed_states(model), state["seeds"], strict=True):
                 variable.assign(value)
-            for name, part in self._parts.items():
-                part.restore(state["parts"][name])
+            for name, part in state["parts"].items():
+                self._parts[name].restore(part)
             self.epoch, self.history = state["epoch"], state["history"]
             self.finished = state["finished"]
             return

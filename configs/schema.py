@@ -125,6 +125,7 @@ class Backbone:
     """`MODEL.BACKBONE`: the encoder."""
 
     TYPE: BackboneType = MISSING
+    WEIGHTS: str | None = MISSING
 
 
 @dataclass
@@ -150,6 +151,7 @@ class Model:
 
     TYPE: ModelType = MISSING
     WEIGHTS_FILE_NAME: str = MISSING
+    WEIGHTS: str | None = MISSING
     BACKBONE: Backbone = field(default_factory=Backbone)
     FILTERS: list[int] = at_least(1)
     L2: float = at_least(0)

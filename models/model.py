@@ -12,7 +12,7 @@ from models.blocks import UnitSettings
 from models.inference_view import fold_batch_norm
 from models.unet3plus import HEADS, MAIN_HEAD, PRESENCE, UNet3Plus, build_unet3plus
 from models.weights import WEIGHTS_SUFFIX
-from utils.config import validate_config
+from utils.config import uses_imagenet, validate_config
 from utils.paths import resolve_path
 from utils.runtime import Runtime
 
@@ -37,6 +37,7 @@ def prepare_model(cfg: DictConfig) -> UNet3Plus:
             str(cfg.MODEL.RESAMPLE),
             synchronized=cfg.MODEL.BATCH_NORM.SYNCHRONIZED,
         ),
+        input_scaling=_input_scaling(cfg),
     )
 
 
@@ -86,4 +87,9 @@ def model_identity(cfg: DictConfig) -> dict[str, Any]:
         "classes": cfg.OUTPUT.CLASSES,
         "channels": cfg.INPUT.CHANNELS,
         "batch_norm_epsilon": cfg.MODEL.BATCH_NORM.EPSILON,
+        "input_scaling": _input_scaling(cfg),
     }
+
+
+def _input_scaling(cfg: DictConfig) -> str:
+    return "imagenet" if uses_imagenet(cfg) else "none"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from models.backbones import LEVELS, build_encoder
+from models.backbones import LEVELS, build_encoder, scale_input
 from models.blocks import UnitSettings
 from models.decoder import build_decoder
 from models.heads import ClassificationGate, presence_head, segmentation_head
@@ -65,6 +65,7 @@ def build_unet3plus(
     cgm_dropout: float = 0.5,
     cgm_gate: str = "inference",
     settings: UnitSettings | None = None,
+    input_scaling: str = "none",
 ) -> UNet3Plus:
     """The full graph of a variant: every head it is trained with.
 
@@ -78,9 +79,10 @@ def build_unet3plus(
         cgm_dropout: dropout rate before the classifier.
         cgm_gate: see `ClassificationGate`.
         settings: of the convolution units.
+        input_scaling: "imagenet" for encoders that start from ImageNet weights, else "none".
 
     Raises:
-        ValueError: unknown variant or backbone, or not five filters.
+        ValueError: unknown variant, backbone or scaling, or not five filters.
     """
     if variant not in VARIANTS:
         raise ValueError(f"expected a variant out of {', '.join(VARIANTS)}, received {variant!r}")
@@ -88,7 +90,7 @@ def build_unet3plus(
         raise ValueError(f"expected {LEVELS} filters, received {len(filters)}")
     settings = settings or UnitSettings()
     image = keras.Input(input_shape, name="image")
-    encoder = build_encoder(image, backbone, filters, settings)
+    encoder = build_encoder(scale_input(image, input_scaling), backbone, filters, settings)
     decoder = build_decoder(encoder, filters[0], settings)
 
     supervised = HEADS if variant != "unet3plus" else HEADS[:1]

@@ -13,10 +13,9 @@ import tensorflow as tf
 
 from utils.errors import UserError
 from utils.log import logger
-from utils.paths import atomic_path, read_json, write_json
+from utils.paths import LEGACY_SUFFIXES, WEIGHTS_SUFFIX, atomic_path, read_json, write_json
 
 FORMAT = 1
-WEIGHTS_SUFFIX = ".weights.h5"
 
 # What must be equal before weights are loaded: card entry -> the config key that decides it
 IDENTITY_KEYS = {
@@ -26,12 +25,32 @@ IDENTITY_KEYS = {
     "classes": "OUTPUT.CLASSES",
     "channels": "INPUT.CHANNELS",
     "batch_norm_epsilon": "MODEL.BATCH_NORM.EPSILON",
+    "input_scaling": "MODEL.BACKBONE.WEIGHTS",
 }
+ADDED_LATER = {"input_scaling": "none"}  # what cards mean that do not have the entry yet
 
 
 def card_path(weights: Path) -> Path:
     """The JSON file beside a weight file."""
     return weights.with_name(weights.name.removesuffix(WEIGHTS_SUFFIX) + ".json")
+
+
+def read_card(weights: Path) -> dict[str, Any]:
+    """What the JSON file beside a weight file says.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    return ADDED_LATER | read_json(card_path(weights), "The description of the weights")
+
+
+def differences(card: dict[str, Any], identity: dict[str, Any]) -> dict[str, str]:
+    """The entries in which weights with this card do not fit a network, and a sentence for each."""
+    return {
+        entry: f"{key}: found {identity[entry]!r}; the weights need {card.get(entry)!r}"
+        for entry, key in IDENTITY_KEYS.items()
+        if card.get(entry) != identity[entry]
+    }
 
 
 def save_weights(model: keras.Model, weights: Path, identity: dict[str, Any], **facts: Any) -> None:
@@ -53,8 +72,15 @@ def require_weights(weights: Path) -> None:
         found = f"; this folder has {', '.join(others)}" if others else ""
         raise UserError(
             f"MODEL.WEIGHTS_FILE_NAME: no weights at {weights}{found}. Train first: "
-            "'python train.py' with the same MODEL.* overrides"
+            f"'python train.py' with the same MODEL.* overrides{_legacy_hint(weights)}"
         )
+
+
+def _legacy_hint(weights: Path) -> str:
+    stem = weights.name.removesuffix(WEIGHTS_SUFFIX)
+    files = [weights.with_name(stem + suffix) for suffix in LEGACY_SUFFIXES]
+    commands = [f"'python -m models.legacy_weights {f}'" for f in files if f.is_file()]
+    return f"; or convert what is there: {commands[0]}" if commands else ""
 
 
 def load_weights(model: keras.Model, weights: Path, identity: dict[str, Any]) -> dict[str, Any]:
@@ -64,14 +90,9 @@ def load_weights(model: keras.Model, weights: Path, identity: dict[str, Any]) ->
         UserError: the file or its card is missing or damaged, or the card names another network.
     """
     require_weights(weights)
-    card = read_json(card_path(weights), "The description of the weights")
-    differences = [
-        f"{key}: found {identity[entry]!r}; the weights need {card.get(entry)!r}"
-        for entry, key in IDENTITY_KEYS.items()
-        if card.get(entry) != identity[entry]
-    ]
-    if differences:
-        raise UserError.listing(f"{weights} belongs to another network", differences)
+    card = read_card(weights)
+    if found := differences(card, identity):
+        raise UserError.listing(f"{weights} belongs to another network", list(found.values()))
     graph = keras.Model(model.inputs, model.outputs)
     try:
         with warnings.catch_warnings():  # the error says all there is to say

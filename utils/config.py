@@ -13,9 +13,11 @@ from configs import CONFIG_DIR
 from configs.schema import Config
 from utils.case_split import is_carved, split_problems
 from utils.errors import UserError
+from utils.paths import LEGACY_SUFFIXES, WEIGHTS_SUFFIX
 
 LEVELS = 5  # encoder levels of UNet 3+, and heads under deep supervision
 STRIDE = 2 ** (LEVELS - 1)  # of the deepest level
+IMAGENET_FILTERS = [64, 128, 256, 512]  # channels of the VGG networks, the last one twice
 
 
 def validate_config(cfg: DictConfig | dict) -> DictConfig:
@@ -49,6 +51,12 @@ def validate_config(cfg: DictConfig | dict) -> DictConfig:
     typed.WORK_DIR = to_absolute_path(typed.WORK_DIR)
     OmegaConf.set_readonly(typed, True)
     return typed
+
+
+def uses_imagenet(cfg: DictConfig) -> bool:
+    """Whether the encoder has ImageNet weights: any, downloaded or a file, but our own."""
+    weights = cfg.MODEL.BACKBONE.WEIGHTS
+    return weights is not None and not weights.endswith(WEIGHTS_SUFFIX)
 
 
 def _yaml_defaults() -> DictConfig:
@@ -228,6 +236,26 @@ def _gpu_ids(cfg: DictConfig) -> Iterator[str]:
         )
 
 
+def _start_weights(cfg: DictConfig) -> Iterator[str]:
+    for key, others in (("MODEL.WEIGHTS", ()), ("MODEL.BACKBONE.WEIGHTS", ("imagenet",))):
+        value = OmegaConf.select(cfg, key, throw_on_missing=True)
+        if value is not None and value not in others and not value.endswith(LEGACY_SUFFIXES):
+            expected = ", ".join(
+                ("null", *others, f"a weight file (…{WEIGHTS_SUFFIX}, ….h5, ….hdf5)")
+            )
+            yield f"{key}: found {value!r}; expected {expected}"
+    if not uses_imagenet(cfg):
+        return
+    weights = f"MODEL.BACKBONE.WEIGHTS={cfg.MODEL.BACKBONE.WEIGHTS}"
+    if cfg.MODEL.BACKBONE.TYPE == "unet3plus":
+        yield f"{weights}: ImageNet weights exist for MODEL.BACKBONE.TYPE=vgg16 and vgg19 only"
+    if cfg.INPUT.CHANNELS != 3:
+        yield f"INPUT.CHANNELS: found {cfg.INPUT.CHANNELS}; {weights} needs 3"
+    if list(cfg.MODEL.FILTERS[:4]) != IMAGENET_FILTERS:
+        found = list(cfg.MODEL.FILTERS)
+        yield f"MODEL.FILTERS: found {found}; {weights} needs {IMAGENET_FILTERS} and any fifth"
+
+
 _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _sizes,
     _lengths,
@@ -239,4 +267,5 @@ _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _case_split,
     _augmentation,
     _gpu_ids,
+    _start_weights,
 )

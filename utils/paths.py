@@ -11,6 +11,9 @@ from typing import Any
 
 from utils.errors import UserError
 
+WEIGHTS_SUFFIX = ".weights.h5"  # of our weight files, as Keras 3 demands
+LEGACY_SUFFIXES = (".hdf5", ".h5")  # of Keras 2's
+
 
 def resolve_path(path: str | Path, work_dir: str | Path) -> Path:
     """The file that a path in the configuration means.
