@@ -6,7 +6,6 @@ Usage, from the project's folder:
 
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -20,10 +19,11 @@ if not __package__:  # run by path
 
 from utils.cli import run_command
 from utils.errors import UserError
-from utils.images import case_and_slice, read_image, read_mask, to_class_ids
-from utils.log import logger, print_table, progress
+from utils.images import case_and_slice, to_class_ids
+from utils.log import logger, print_table
 from utils.paths import natural_key
 from utils.slice_files import SlicePair, list_split
+from utils.slice_index import ImageFacts, MaskFacts, image_facts, mask_facts
 
 SPLITS = ("TRAIN", "VAL")
 
@@ -55,6 +55,9 @@ class PairCheck(NamedTuple):
 def verify_data(cfg: DictConfig, splits: Sequence[str] = SPLITS) -> None:
     """Check every pair of the splits and print what they hold.
 
+    Files that have been checked before and have not changed since are not decoded again
+    (`utils.slice_index`).
+
     Raises:
         UserError: lists images or masks that are missing or cannot be decoded, sizes and label
             values that do not fit the configuration, and cases that are in more than one split.
@@ -68,7 +71,11 @@ def verify_data(cfg: DictConfig, splits: Sequence[str] = SPLITS) -> None:
             problems.append(str(error))
             continue
         cases[split] = {case_and_slice(pair.image)[0] for pair in pairs}
-        checks = _check_pairs(pairs, rules, cfg.DATALOADER_WORKERS, split, cfg.VERBOSE)
+        images = image_facts(
+            [pair.image for pair in pairs], rules.channels, f"{split} images", cfg.VERBOSE
+        )
+        masks = mask_facts([pair.mask for pair in pairs], f"{split} masks", cfg.VERBOSE)
+        checks = [_check(*facts, rules) for facts in zip(pairs, images, masks, strict=True)]
         problems += [problem for check in checks for problem in check.problems]
         rows += _summary(split, len(cases[split]), np.stack([check.pixels for check in checks]))
 
@@ -85,23 +92,24 @@ def verify_data(cfg: DictConfig, splits: Sequence[str] = SPLITS) -> None:
         print_table("Data", columns, rows)
 
 
-def check_pair(pair: SlicePair, rules: SliceRules) -> PairCheck:
-    """Decode an image and its mask and hold them against the rules."""
-    problems, sizes = [], []
+def _check(
+    pair: SlicePair, image: ImageFacts | UserError, mask: MaskFacts | UserError, rules: SliceRules
+) -> PairCheck:
+    problems = [str(facts) for facts in (image, mask) if isinstance(facts, UserError)]
     pixels = np.zeros(max(rules.classes, 2), np.int64)
-    try:
-        image = read_image(pair.image, rules.channels)
-        sizes.append((pair.image, image.shape[:2]))
-    except UserError as error:
-        problems.append(str(error))
-    try:
-        mask = read_mask(pair.mask)
-        sizes.append((pair.mask, mask.shape))
-        ids = to_class_ids(mask, rules.classes, rules.normalize_value, pair.mask)
-        pixels = np.bincount(ids.ravel(), minlength=pixels.size)
-    except UserError as error:
-        problems.append(str(error))
+    if isinstance(mask, MaskFacts):
+        values = np.uint16(mask.values)
+        try:
+            ids = to_class_ids(values, rules.classes, rules.normalize_value, pair.mask)
+            pixels[ids] = mask.pixels
+        except UserError as error:
+            problems.append(str(error))
 
+    sizes = [
+        (file, (facts.height, facts.width))
+        for file, facts in zip(pair, (image, mask), strict=True)
+        if not isinstance(facts, UserError)
+    ]
     if len(sizes) == 2 and sizes[0][1] != sizes[1][1]:
         (image_file, image_size), (_, mask_size) = sizes
         problems.append(
@@ -136,14 +144,6 @@ def _list_pairs(cfg: DictConfig, split: str) -> list[SlicePair]:
     if cfg.DATASET[split].MASK_PATH is None:
         raise UserError(f"DATASET.{split}.MASK_PATH: found null; {split} needs masks")
     return pairs
-
-
-def _check_pairs(
-    pairs: list[SlicePair], rules: SliceRules, threads: int, split: str, verbose: int
-) -> list[PairCheck]:
-    with ThreadPoolExecutor(threads) as pool:
-        checks = pool.map(lambda pair: check_pair(pair, rules), pairs)
-        return list(progress(checks, f"Checking {split}", len(pairs), "slice", verbose))
 
 
 def _summary(split: str, cases: int, pixels: np.ndarray) -> list[list[object]]:
