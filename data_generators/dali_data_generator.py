@@ -100,7 +100,10 @@ def slice_pipeline(reader: SliceReader, batch_size: int, threads: int, device_id
     from nvidia.dali import fn, pipeline_def, types
 
     def decode(path, output_type, interpolation):
-        array = fn.decoders.image(fn.io.file.read(path), device="cpu", output_type=output_type)
+        content = fn.io.file.read(path)
+        array = fn.decoders.image(
+            content, device="cpu", output_type=output_type, adjust_orientation=False
+        )
         if device_id is not None:
             array = array.gpu()
         if reader.resize:

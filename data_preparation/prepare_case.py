@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from data_preparation.scan_inputs import ScanFiles
 from data_preparation.scans import (
     LABEL_NAMES,
-    ScanFiles,
     header_doubts,
     read_scan,
     read_segmentation,

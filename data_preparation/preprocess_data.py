@@ -26,7 +26,7 @@ from data_preparation.prepare_case import (
     try_case,
 )
 from data_preparation.processes import run_in_processes
-from data_preparation.scans import ScanFiles, ScanFolder, find_scans
+from data_preparation.scan_inputs import ScanFiles, ScanFolder, find_scans
 from data_preparation.slices import slice_settings
 from utils.cli import run_command
 from utils.errors import FailedCasesError, UserError
