@@ -9,11 +9,11 @@ import numpy as np
 from omegaconf import DictConfig
 
 from data_generators.data_generator import DataSplit, get_data_generator
+from data_preparation.case_records import cases_file, read_cases
 from data_preparation.native_grid import on_common_grid
 from models.inference import most_likely_class
 from models.model import inference_view, model_identity, prepare_model, weights_path
 from models.weights import load_weights, require_weights
-from utils.case_records import cases_file, read_cases
 from utils.case_split import HELD_OUT, VAL
 from utils.cli import run_command
 from utils.contour_picture import contour_picture, widest_slice

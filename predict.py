@@ -16,15 +16,15 @@ from PIL import Image
 
 from data_generators.data_generator import get_data_generator
 from data_generators.slice_reader import normalize
+from data_preparation.case_records import file_state
 from data_preparation.native_grid import unfit_masks
-from data_preparation.scan_inputs import find_scan_inputs, mask_name
+from data_preparation.scan_inputs import find_scan_inputs, mask_name, scan_stem
 from data_preparation.scans import Scan, header_doubts, read_scan, restore_orientation
 from data_preparation.slices import SliceSettings, grey_slices, slice_settings, three_slices
 from models.from_weights import model_from_weights
 from models.inference import most_likely_class
 from models.model import inference_view, model_identity, prepare_model, weights_path
 from models.weights import load_weights, require_weights
-from utils.case_records import file_state
 from utils.cli import run_command
 from utils.errors import FailedCasesError, UserError
 from utils.images import encode_png, image_to_mask_name, resize_mask
@@ -127,7 +127,7 @@ def _origin(cfg: DictConfig, scan: Path) -> str:
 def _predict_scan(
     cfg: DictConfig, view: keras.Model, scan: Path, settings: SliceSettings, target: Path
 ) -> list[Path]:
-    case = scan.name.removesuffix(".gz").removesuffix(".nii").rsplit("-", 1)[-1]
+    case = scan_stem(scan).rsplit("-", 1)[-1]
     volume = read_scan(scan, cfg.DATA_PREPARATION.AXIS_CODES.get(case))
     for doubt in header_doubts(volume):
         logger.warning(doubt)

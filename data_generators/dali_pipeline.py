@@ -37,7 +37,10 @@ def slice_pipeline(
     from nvidia.dali import fn, math, pipeline_def, types
 
     def decode(path, output_type, interpolation):
-        array = fn.decoders.image(fn.io.file.read(path), device="cpu", output_type=output_type)
+        content = fn.io.file.read(path)
+        array = fn.decoders.image(
+            content, device="cpu", output_type=output_type, adjust_orientation=False
+        )
         if device_id is not None:
             array = array.gpu()
         if reader.resize:

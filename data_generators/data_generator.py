@@ -16,10 +16,10 @@ from data_generators.slice_reader import SliceReader, slice_reader
 from data_generators.tf_data_generator import SliceSequence
 from utils.case_split import TRAIN, VAL
 from utils.errors import UserError
-from utils.foreground import has_foreground
 from utils.log import logger
 from utils.runtime import Runtime
 from utils.slice_files import SlicePair, list_split
+from utils.slice_index import has_foreground
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _empty_slices(cfg: DictConfig, pairs: Sequence[SlicePair]) -> dict[str, Any]
     share = cfg.DATASET.TRAIN.EMPTY_SLICES
     if share == 1:
         return {}
-    with_foreground = has_foreground(pairs, cfg.DATALOADER_WORKERS, cfg.VERBOSE)
+    with_foreground = has_foreground(pairs, "Masks", cfg.VERBOSE)
     empty = np.flatnonzero(~with_foreground)
     if round(share * len(empty)) + with_foreground.sum() == 0:
         raise UserError(

@@ -1,17 +1,16 @@
-"""Finding NIfTI scans and reading them, whatever order their axes are stored in.
+"""Reading NIfTI scans, whatever order their axes are stored in.
 
 Every scan is seen as `view[slice, row, column]`: slices from inferior to superior, row 0 anterior,
 column 0 the patient's right (the radiological picture of a patient who lies on the back). In
 nibabel's axis codes, which name the end an axis points to, that is S, P, L.
 """
 
-import re
+import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import nibabel as nib
 import numpy as np
@@ -19,65 +18,17 @@ from nibabel.filebasedimages import ImageFileError
 from nibabel.orientations import apply_orientation, axcodes2ornt, ornt_transform
 from nibabel.spatialimages import HeaderDataError
 
+from data_preparation.scan_headers import axis_codes_of, orientation_doubt, voxel_spacing
 from utils.errors import UserError
-from utils.paths import natural_key
 
 VIEW_AXIS_CODES = "SPL"
 LABEL_NAMES = ("background", "liver", "tumour")
 
-_SCAN_NAME = re.compile(r"(?P<kind>volume|segmentation)-(?P<case>.+?)\.nii(\.gz)?")
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, ImageFileError, HeaderDataError)
+_PIECE = 1 << 20  # bytes
 _ROUNDING = 1e-3  # how far a label may lie from an integer
 _LARGEST_HALF_STEP = 1e-2  # more, where a scale factor has quantised it
 _AFFINE_TOLERANCE_MM = 1e-3
-
-
-class ScanFiles(NamedTuple):
-    """The files of one case; `segmentation` is None where there is no mask."""
-
-    case: str
-    volume: Path
-    segmentation: Path | None
-
-
-class ScanFolder(NamedTuple):
-    """What a folder holds: usable cases, reasons against others, masks without a volume."""
-
-    scans: list[ScanFiles]
-    failures: dict[str, str]
-    orphans: list[Path]
-
-
-def find_scans(folder: Path) -> ScanFolder:
-    """The `volume-<case>.nii[.gz]` of `folder`, in natural order, with their `segmentation-…`.
-
-    A case that has one of its files both as .nii and as .nii.gz is a failure.
-
-    Raises:
-        UserError: the folder is missing or has no volumes.
-    """
-    if not folder.is_dir():
-        raise UserError(f"folder not found: {folder}")
-    found: dict[str, dict[str, list[Path]]] = {"volume": {}, "segmentation": {}}
-    for path in sorted(folder.iterdir(), key=lambda path: natural_key(path.name)):
-        if match := _SCAN_NAME.fullmatch(path.name):
-            found[match["kind"]].setdefault(match["case"], []).append(path)
-    volumes, segmentations = found["volume"], found["segmentation"]
-
-    scans, failures = [], {}
-    for case, paths in volumes.items():
-        masks = segmentations.get(case, [])
-        if twins := [twin for twin in (paths, masks) if len(twin) > 1]:
-            names = " and ".join(path.name for path in twins[0])
-            failures[case] = f"found {names} in {folder}; keep one of the two"
-        else:
-            scans.append(ScanFiles(case, paths[0], masks[0] if masks else None))
-    if not volumes:
-        raise UserError(f"no volume-<case>.nii or .nii.gz in {folder}")
-    orphans = [
-        mask for case, masks in segmentations.items() if case not in volumes for mask in masks
-    ]
-    return ScanFolder(scans, failures, orphans)
 
 
 @dataclass(frozen=True)
@@ -178,9 +129,10 @@ def read_scan(path: Path, axis_codes: str | None = None) -> Scan:
     if len(shape) != 3 or 0 in shape or any(length != 1 for length in image.shape[3:]):
         raise UserError(f"{path}: found shape {image.shape}; expected three axes")
     with _naming_failures(path):
-        voxels = image.dataobj.get_unscaled().reshape(shape, order="F")
+        voxels = _stored_voxels(image, path).reshape(shape, order="F")
 
-    codes = axis_codes or _axis_codes_of(image.affine, path)
+    codes = axis_codes or axis_codes_of(image.affine, path)
+    doubt = orientation_doubt(image)
     return Scan(
         path=path,
         stored=apply_orientation(voxels, view_transform(codes)),
@@ -189,9 +141,9 @@ def read_scan(path: Path, axis_codes: str | None = None) -> Scan:
         shape=shape,
         axis_codes=codes,
         affine=image.affine,
-        spacing=tuple(float(size) for size in image.header.get_zooms()[:3]),
+        spacing=voxel_spacing(image, path, is_affine_trusted=doubt is None),
         description=bytes(image.header["descrip"]).rstrip(b"\0").decode("latin-1"),
-        doubt=None if axis_codes else _orientation_doubt(image),
+        doubt=None if axis_codes else doubt,
     )
 
 
@@ -241,31 +193,25 @@ def restore_orientation(view: np.ndarray, axis_codes: str) -> np.ndarray:
     return apply_orientation(view, back)
 
 
-def _orientation_doubt(image: nib.Nifti1Image) -> str | None:
-    if not (image.header["qform_code"] or image.header["sform_code"]):
-        return "the header sets neither qform nor sform"
-    if np.array_equal(image.affine, np.eye(4)):
-        return "the affine is the identity"
-    return None
+def _stored_voxels(image: nib.Nifti1Image, path: Path) -> np.ndarray:
+    """The voxels without scaling; a compressed file is read to its end, where the checksum is."""
+    if path.suffix.lower() != ".gz":
+        return image.dataobj.get_unscaled()
+    with gzip.open(path) as file:
+        voxels = type(image).from_stream(file).dataobj.get_unscaled()
+        while file.read(_PIECE):
+            pass
+    return voxels
 
 
 @contextmanager
 def _naming_failures(path: Path) -> Iterator[None]:
     try:
         yield
+    except MemoryError:
+        raise UserError(
+            f"{path}: needs more memory than there is, or its header is damaged"
+        ) from None
     except _UNREADABLE as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: damaged, or not a NIfTI file ({reason})") from None
-
-
-def _axis_codes_of(affine: np.ndarray, path: Path) -> str:
-    try:
-        codes = nib.aff2axcodes(affine)
-    except np.linalg.LinAlgError:
-        codes = (None,)
-    if None in codes:
-        raise UserError(
-            f"{path}: its affine gives no orientation; set the axis codes of this case in "
-            "DATA_PREPARATION.AXIS_CODES, such as RAS"
-        )
-    return "".join(codes)

@@ -13,7 +13,7 @@ class SliceContent(NamedTuple):
     """An image file and what tells its bytes from others'; None where they tell nothing."""
 
     file: Path
-    digest: bytes | None
+    digest: str | None
 
     @property
     def case(self) -> str:

@@ -4,10 +4,8 @@ Usage, from the project's folder:
     python data_preparation/verify_data.py [OUTPUT.CLASSES=3 ...]
 """
 
-import hashlib
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -22,9 +20,10 @@ from data_preparation.split_leaks import SliceContent, find_leaks
 from utils.case_split import HELD_OUT, TRAIN, VAL, is_carved
 from utils.cli import run_command
 from utils.errors import UserError
-from utils.images import read_image, read_mask, to_class_ids
-from utils.log import logger, print_table, progress
+from utils.images import to_class_ids
+from utils.log import logger, print_table
 from utils.slice_files import SlicePair, cases_of, list_split, source_section
+from utils.slice_index import ImageFacts, MaskFacts, image_facts, mask_facts
 
 
 @dataclass(frozen=True)
@@ -45,21 +44,18 @@ class SliceRules:
 
 
 class PairCheck(NamedTuple):
-    """Problems of a pair, and the pixels of each class where there is none in the mask.
-
-    `digest` is of the image's bytes, None for an image of one grey value or none at all.
-    """
+    """Problems of a pair, and the pixels of each class where there is none in the mask."""
 
     problems: list[str]
     pixels: np.ndarray
-    digest: bytes | None
 
 
 def verify_data(cfg: DictConfig, splits: Sequence[str] | None = None) -> None:
     """Check every pair of the splits and print what they hold.
 
     The splits are those in use: TRAIN and VAL, or, with `DATASET.SPLIT`, TRAIN, HELD_OUT and, if it
-    is there already, VAL.
+    is there already, VAL. Files that have been checked before and have not changed since are not
+    decoded again (`utils.slice_index`).
 
     Raises:
         UserError: lists images or masks that are missing or cannot be decoded, sizes and label
@@ -77,11 +73,16 @@ def verify_data(cfg: DictConfig, splits: Sequence[str] | None = None) -> None:
             elif str(error) not in problems:
                 problems.append(str(error))
             continue
-        checks = _check_pairs(pairs, rules, cfg.DATALOADER_WORKERS, split, cfg.VERBOSE)
+        images = image_facts(
+            [pair.image for pair in pairs], rules.channels, f"{split} images", cfg.VERBOSE
+        )
+        masks = mask_facts([pair.mask for pair in pairs], f"{split} masks", cfg.VERBOSE)
+        checks = [_check(*facts, rules) for facts in zip(pairs, images, masks, strict=True)]
         problems += [problem for check in checks for problem in check.problems]
         contents[split] = [
-            SliceContent(pair.image, check.digest)
-            for pair, check in zip(pairs, checks, strict=True)
+            SliceContent(pair.image, facts.digest)
+            for pair, facts in zip(pairs, images, strict=True)
+            if isinstance(facts, ImageFacts)
         ]
         rows += _summary(split, len(cases_of(pairs)), np.stack([check.pixels for check in checks]))
 
@@ -98,25 +99,24 @@ def verify_data(cfg: DictConfig, splits: Sequence[str] | None = None) -> None:
         print_table("Data", columns, rows)
 
 
-def check_pair(pair: SlicePair, rules: SliceRules) -> PairCheck:
-    """Decode an image and its mask and hold them against the rules."""
-    problems, sizes, digest = [], [], None
+def _check(
+    pair: SlicePair, image: ImageFacts | UserError, mask: MaskFacts | UserError, rules: SliceRules
+) -> PairCheck:
+    problems = [str(facts) for facts in (image, mask) if isinstance(facts, UserError)]
     pixels = np.zeros(max(rules.classes, 2), np.int64)
-    try:
-        image = read_image(pair.image, rules.channels)
-        sizes.append((pair.image, image.shape[:2]))
-        if image.min() < image.max():
-            digest = hashlib.sha256(pair.image.read_bytes()).digest()
-    except UserError as error:
-        problems.append(str(error))
-    try:
-        mask = read_mask(pair.mask)
-        sizes.append((pair.mask, mask.shape))
-        ids = to_class_ids(mask, rules.classes, rules.normalize_value, pair.mask)
-        pixels = np.bincount(ids.ravel(), minlength=pixels.size)
-    except UserError as error:
-        problems.append(str(error))
+    if isinstance(mask, MaskFacts):
+        values = np.uint16(mask.values)
+        try:
+            ids = to_class_ids(values, rules.classes, rules.normalize_value, pair.mask)
+            pixels[ids] = mask.pixels
+        except UserError as error:
+            problems.append(str(error))
 
+    sizes = [
+        (file, (facts.height, facts.width))
+        for file, facts in zip(pair, (image, mask), strict=True)
+        if not isinstance(facts, UserError)
+    ]
     if len(sizes) == 2 and sizes[0][1] != sizes[1][1]:
         (image_file, image_size), (_, mask_size) = sizes
         problems.append(
@@ -128,7 +128,7 @@ def check_pair(pair: SlicePair, rules: SliceRules) -> PairCheck:
             f"{file}: found {_px(size)} px; INPUT.HEIGHT x INPUT.WIDTH is {_px(rules.size)}; "
             "prepare slices of that size, or set PREPROCESS_DATA.RESIZE.VALUE=True"
         )
-    return PairCheck(problems, pixels, digest)
+    return PairCheck(problems, pixels)
 
 
 def _px(size: tuple[int, int]) -> str:
@@ -152,14 +152,6 @@ def _list_pairs(cfg: DictConfig, split: str) -> list[SlicePair]:
     if cfg.DATASET[section].MASK_PATH is None:
         raise UserError(f"DATASET.{section}.MASK_PATH: found null; {split} needs masks")
     return pairs
-
-
-def _check_pairs(
-    pairs: list[SlicePair], rules: SliceRules, threads: int, split: str, verbose: int
-) -> list[PairCheck]:
-    with ThreadPoolExecutor(threads) as pool:
-        checks = pool.map(lambda pair: check_pair(pair, rules), pairs)
-        return list(progress(checks, f"Checking {split}", len(pairs), "slice", verbose))
 
 
 def _summary(split: str, cases: int, pixels: np.ndarray) -> list[list[object]]:

@@ -1,6 +1,5 @@
 """Slices without foreground: how many an epoch takes, which ones, and how they are known."""
 
-import os
 from itertools import groupby
 
 import numpy as np
@@ -8,12 +7,8 @@ import pytest
 
 from data_generators.data_generator import get_data_generator
 from data_generators.epoch_order import EpochOrder
-from tests.scan_files import prepare, scan_config, write_scan
-from utils import foreground
 from utils.errors import UserError
-from utils.foreground import has_foreground
 from utils.runtime import setup_runtime
-from utils.slice_files import SlicePair, list_split
 
 EMPTY = tuple(range(10, 30))  # of 30 slices
 
@@ -70,40 +65,6 @@ def test_replicas_share_the_epoch_out(replicas):
         np.testing.assert_array_equal(found, order(0.5).positions(epoch))
         if epoch == 2:
             break
-
-
-def write_scans(tmp_path, monkeypatch) -> tuple:
-    """Two prepared cases of four slices, of which the second shows the liver; reads are counted."""
-    labels = np.zeros((4, 6, 8), np.uint8)
-    labels[1, 2:4, 2:4] = 1
-    for case in ("1", "2"):
-        write_scan(tmp_path / "scans" / f"volume-{case}.nii", labels.astype(np.int16))
-        write_scan(tmp_path / "scans" / f"segmentation-{case}.nii", labels)
-    prepare(tmp_path)
-    read = []
-    real = foreground.read_mask
-    monkeypatch.setattr(foreground, "read_mask", lambda path: read.append(path.name) or real(path))
-    return list_split(scan_config(tmp_path), "TRAIN"), read
-
-
-def test_the_preparation_records_them(tmp_path, monkeypatch):
-    pairs, read = write_scans(tmp_path, monkeypatch)
-    assert np.flatnonzero(has_foreground(pairs, 2, 0)).tolist() == [1, 5]
-    assert read == []
-
-
-def test_masks_that_the_records_do_not_know_are_read(tmp_path, monkeypatch):
-    pairs, read = write_scans(tmp_path, monkeypatch)
-    changed = pairs[6].mask
-    changed.write_bytes(pairs[1].mask.read_bytes())
-    later = (tmp_path / "data/train/cases.json").stat().st_mtime + 10
-    os.utime(changed, (later, later))
-    assert np.flatnonzero(has_foreground(pairs, 2, 0)).tolist() == [1, 5, 6]
-    assert read == ["mask_2_2.png"]
-    (tmp_path / "data/train/cases.json").unlink()
-    assert has_foreground(pairs, 2, 0).sum() == 3
-    assert len(read) == 9
-    assert has_foreground([SlicePair(pairs[1].image, None)], 2, 0).tolist() == [False]
 
 
 def test_the_adapter_applies_the_share(slices, make_cfg):

@@ -2,8 +2,8 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from data_preparation.scan_inputs import find_scans
 from data_preparation.scans import (
-    find_scans,
     header_doubts,
     read_scan,
     read_segmentation,

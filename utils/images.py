@@ -12,8 +12,8 @@ from utils.errors import UserError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 _SLICE_NAME = re.compile(r"^(?:image|mask)_(?P<case>.+)_(?P<slice>\d+)$")
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_PNG_BIT_DEPTH, _PNG_COLOUR_TYPE, _PALETTE = 24, 25, 3
+_TIFF_ORIENTATION = 274  # number of the tag
+_PNG_BIT_DEPTH = 24  # the position of this byte in a PNG file
 
 
 def image_to_mask_name(name: str) -> str:
@@ -30,13 +30,16 @@ def case_and_slice(path: Path) -> tuple[str, int]:
 def read_image(path: Path, channels: int) -> np.ndarray:
     """A slice image, uint8 of shape (height, width, channels), channels in R, G, B order.
 
-    A grey image is repeated into 3 channels, a colour image is reduced to 1 by luminance.
+    A grey image is repeated into 3 channels, a colour image is reduced to 1 by luminance. Pixels
+    lie as the file stores them, like those of its mask: an EXIF orientation is not applied.
 
     Raises:
-        UserError: the file is missing, damaged, not 8 bits deep, or has other channels.
+        UserError: the file is missing, damaged, not 8 bits deep, or has other channels or pages.
     """
+    content = _read_file(path)
+    _header(path, content)
     flags = {1: cv2.IMREAD_GRAYSCALE, 3: cv2.IMREAD_COLOR}.get(channels, cv2.IMREAD_UNCHANGED)
-    image = _decode(path, _read_file(path), flags | cv2.IMREAD_ANYDEPTH)
+    image = _decode(path, content, flags | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION)
     if image.dtype != np.uint8:
         raise UserError(f"{path}: found {image.dtype} pixels; expected an image of 8 bits")
     image = image.reshape(*image.shape[:2], -1)
@@ -44,7 +47,8 @@ def read_image(path: Path, channels: int) -> np.ndarray:
         raise UserError(
             f"{path}: found {image.shape[2]} channels; expected INPUT.CHANNELS={channels}"
         )
-    return np.ascontiguousarray(image[..., ::-1]) if channels == 3 else image
+    to_rgb = {3: cv2.COLOR_BGR2RGB, 4: cv2.COLOR_BGRA2RGBA}.get(channels)
+    return image if to_rgb is None else cv2.cvtColor(image, to_rgb)
 
 
 def read_mask(path: Path) -> np.ndarray:
@@ -54,13 +58,16 @@ def read_mask(path: Path) -> np.ndarray:
     than 8 bits are not stretched to 0…255.
 
     Raises:
-        UserError: the file is missing, damaged, or has colour channels that differ.
+        UserError: the file is missing, damaged, a JPEG, or has several pages or colour channels
+            that differ.
     """
     content = _read_file(path)
-    if content.startswith(_PNG_SIGNATURE) and len(content) > _PNG_COLOUR_TYPE:
-        is_palette = content[_PNG_COLOUR_TYPE] == _PALETTE
-        if is_palette or content[_PNG_BIT_DEPTH] < 8:
-            return _decode_packed_mask(path, content)
+    header = _header(path, content)
+    if header.format == "JPEG":
+        raise UserError(f"{path}: found a JPEG, whose compression changes class ids; use PNG")
+    bits = content[_PNG_BIT_DEPTH] if header.format == "PNG" else 8
+    if header.mode in ("P", "1") or bits < 8:
+        return _decode_packed_mask(path, content, bits)
     mask = _decode(path, content, cv2.IMREAD_UNCHANGED)
     if mask.ndim == 3:
         colours = mask[..., :3]
@@ -112,15 +119,39 @@ def _some_values(values: np.ndarray, shown: int = 5) -> str:
     return ", ".join(str(value) for value in different[:shown]) + more
 
 
-def _decode_packed_mask(path: Path, content: bytes) -> np.ndarray:
+def _header(path: Path, content: bytes) -> Image.Image:
+    """What a file says of itself, without decoding it."""
+    try:
+        with Image.open(BytesIO(content)) as image:
+            pages = getattr(image, "n_frames", 1)
+            # cv2 turns TIFF even when told not to
+            orientation = image.tag_v2.get(_TIFF_ORIENTATION, 1) if image.format == "TIFF" else 1
+    except Exception as error:  # the reader of each format fails in ways of its own
+        raise _undecodable(path, error) from None
+    if pages > 1:
+        raise UserError(f"{path}: found {pages} pages or frames; expected a file of one slice")
+    if orientation != 1:
+        raise UserError(f"{path}: found an orientation of {orientation}; save it upright")
+    return image
+
+
+def _decode_packed_mask(path: Path, content: bytes, bits: int) -> np.ndarray:
     try:
         with Image.open(BytesIO(content)) as image:
             ids = np.array(image)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be decoded ({error})") from None
-    if content[_PNG_COLOUR_TYPE] != _PALETTE and ids.dtype != bool:
-        ids //= 255 // (2 ** content[_PNG_BIT_DEPTH] - 1)  # undo the stretch to 0…255
+            is_palette = image.mode == "P"
+    except Exception as error:  # the reader of each format fails in ways of its own
+        raise _undecodable(path, error) from None
+    if not is_palette and ids.dtype != bool:
+        ids //= 255 // (2**bits - 1)  # undo the stretch to 0…255
     return ids.astype(np.uint8)
+
+
+def _undecodable(path: Path, error: Exception) -> UserError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, Image.UnidentifiedImageError):
+        reason = "the file is damaged or not an image"
+    return UserError(f"{path}: cannot be decoded ({reason})")
 
 
 def _read_file(path: Path) -> bytes:
@@ -131,9 +162,12 @@ def _read_file(path: Path) -> bytes:
 
 
 def _decode(path: Path, content: bytes, flags: int) -> np.ndarray:
-    image = cv2.imdecode(np.frombuffer(content, np.uint8), flags) if content else None
+    try:
+        image = cv2.imdecode(np.frombuffer(content, np.uint8), flags)
+    except cv2.error as error:
+        raise _undecodable(path, error) from None
     if image is None:
-        raise UserError(f"{path}: cannot be decoded; the file is damaged or not an image")
+        raise UserError(f"{path}: cannot be decoded (the file is damaged or not an image)")
     return image
 
 
