@@ -24,6 +24,7 @@ Labels = _choices("Labels", "liver", "liver_and_tumour")
 Convention = _choices("Convention", "clear", "lits")
 ClusterKind = _choices("ClusterKind", "auto", "slurm", "none")
 AmpDtype = _choices("AmpDtype", "float16", "bfloat16")
+ExportFormat = _choices("ExportFormat", "saved_model", "onnx")
 ImagePreprocessing = _choices("ImagePreprocessing", "normalize")
 
 
@@ -287,6 +288,15 @@ class Evaluation:
 
 
 @dataclass
+class Export:
+    """`EXPORT`: the network in a form that is served without this project."""
+
+    PATH: str = MISSING
+    FORMATS: list[ExportFormat] = MISSING
+    BATCH_SIZE: int | None = at_least(1)
+
+
+@dataclass
 class Phantom:
     """`PHANTOM`: the scans that `data_preparation/synthetic.py` draws."""
 
@@ -326,4 +336,5 @@ class Config:
     bench_steps: int = at_least(1)
     runs: int = at_least(1)
     use_weights: bool = MISSING
+    EXPORT: Export = field(default_factory=Export)
     PHANTOM: Phantom = field(default_factory=Phantom)

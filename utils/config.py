@@ -3,14 +3,14 @@
 import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import Field, fields, is_dataclass
-from typing import Any
+from typing import Any, get_args
 
 from hydra.utils import to_absolute_path
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from configs import CONFIG_DIR
-from configs.schema import Config
+from configs.schema import Config, ExportFormat
 from utils.errors import UserError
 
 LEVELS = 5  # encoder levels of UNet 3+, and heads under deep supervision
@@ -87,8 +87,7 @@ def _assign_value(section: DictConfig, entry: Field, value: Any, key: str) -> It
         section[entry.name] = value
         stored = section[entry.name]
     except OmegaConfBaseException:
-        expected = entry.type.__name__ if type(entry.type) is type else entry.type
-        yield f"{key}: found {value!r}; expected {expected}"
+        yield f"{key}: found {value!r}; expected {_type_in_words(entry.type)}"
         return
     if low is not None and stored is not None:
         numbers = stored if OmegaConf.is_list(stored) else [stored]
@@ -96,6 +95,13 @@ def _assign_value(section: DictConfig, entry: Field, value: Any, key: str) -> It
             limit = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
             section[entry.name] = "???"
             yield f"{key}: found {value!r}; expected {limit}"
+
+
+def _type_in_words(kind: Any) -> str:
+    items = [getattr(item, "__members__", None) for item in get_args(kind)]
+    if items and items[0]:
+        return f"a list of {', '.join(items[0])}"
+    return kind.__name__ if type(kind) is type else str(kind)
 
 
 def _all_keys(schema: type = Config, prefix: str = "") -> list[str]:
@@ -187,6 +193,12 @@ def _dataset_paths(cfg: DictConfig) -> Iterator[str]:
                 yield f"DATASET.{split}.{name}: found {value!r}; expected {expected}"
 
 
+def _export_formats(cfg: DictConfig) -> Iterator[str]:
+    if not cfg.EXPORT.FORMATS:
+        choices = ", ".join(ExportFormat)
+        yield f"EXPORT.FORMATS: found an empty list; expected one or more of {choices}"
+
+
 def _gpu_ids(cfg: DictConfig) -> Iterator[str]:
     value = cfg.USE_MULTI_GPUS.GPU_IDS
     ids = list(value) if OmegaConf.is_list(value) else None
@@ -208,4 +220,5 @@ _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _loss_terms,
     _dataset_paths,
     _gpu_ids,
+    _export_formats,
 )
