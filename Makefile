@@ -52,9 +52,10 @@ bench: setup  ## Measure the operators and the network against plain Keras layer
 test-slow: setup  ## Run the tests that train for more than a minute
 	$(BIN)/python -m pytest -m slow
 
-lint: setup  ## Check style and formatting
+lint: setup  ## Check style, formatting and the Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/hadolint Dockerfile
 
 clean:  ## Remove what the demo wrote
 	rm -rf demo
