@@ -8,7 +8,7 @@ DEMO_ARGS ?=
 DEMO := +experiment=phantom $(DEMO_ARGS)
 .DEFAULT_GOAL := help
 
-.PHONY: help setup dali demo test test-slow bench lint clean
+.PHONY: help setup dali demo test test-slow bench docs lint clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ test: setup  ## Run the tests, without those marked slow
 bench: setup  ## Measure the operators and the network against plain Keras layers, side by side
 	$(BIN)/python -m benchmarks.operators
 	$(BIN)/python -m benchmarks.model
+
+docs: setup  ## Write configs/README.md anew, after keys or their readers have changed
+	$(BIN)/python -m utils.config_reference
 
 test-slow: setup  ## Run the tests that train for more than a minute
 	$(BIN)/python -m pytest -m slow
