@@ -55,9 +55,10 @@ docs: setup  ## Write configs/README.md anew, after keys or their readers have c
 test-slow: setup  ## Run the tests that train for more than a minute
 	$(BIN)/python -m pytest -m slow
 
-lint: setup  ## Check style, formatting and the Dockerfile
+lint: setup  ## Check style, formatting, types and the Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/hadolint Dockerfile
 
 clean:  ## Remove what the demo wrote

@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import MISSING
 
 
-def _choices(name: str, *values: str) -> type[StrEnum]:
+def _choices(name: str, *values: str) -> Any:
     """A string enumeration whose members are named like their values, as Hydra spells them."""
     return StrEnum(name, {value: value for value in values})
 

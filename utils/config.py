@@ -54,7 +54,7 @@ def _yaml_defaults() -> DictConfig:
     return OmegaConf.load(CONFIG_DIR / "config.yaml")
 
 
-def _assign(section: DictConfig, schema: type, values: Any, prefix: str = "") -> Iterator[str]:
+def _assign(section: DictConfig, schema: Any, values: Any, prefix: str = "") -> Iterator[str]:
     """Set `values` on `section` key by key, yielding a sentence for each that does not fit."""
     if not isinstance(values, dict):
         yield f"{prefix.rstrip('.')}: found {values!r}; expected a section with keys"
@@ -104,7 +104,7 @@ def _type_in_words(kind: Any) -> str:
     return kind.__name__ if type(kind) is type else str(kind)
 
 
-def _all_keys(schema: type = Config, prefix: str = "") -> list[str]:
+def _all_keys(schema: Any = Config, prefix: str = "") -> list[str]:
     keys = []
     for entry in fields(schema):
         keys.append(prefix + entry.name)
@@ -201,7 +201,7 @@ def _export_formats(cfg: DictConfig) -> Iterator[str]:
 
 def _gpu_ids(cfg: DictConfig) -> Iterator[str]:
     value = cfg.USE_MULTI_GPUS.GPU_IDS
-    ids = list(value) if OmegaConf.is_list(value) else None
+    ids = list(value) if OmegaConf.is_list(value) else []
     is_count = type(value) is int and (value == -1 or value > 0)
     is_ids = bool(ids) and all(type(i) is int and i >= 0 for i in ids) and len(set(ids)) == len(ids)
     if not (is_count or is_ids):

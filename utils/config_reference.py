@@ -82,7 +82,7 @@ def render() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _leaves(schema: type, prefix: KeyPath = ()) -> Iterator[tuple[KeyPath, Field, type]]:
+def _leaves(schema: Any, prefix: KeyPath = ()) -> Iterator[tuple[KeyPath, Field, Any]]:
     """Path, field and section of every key that is no section."""
     for entry in fields(schema):
         path = (*prefix, entry.name)
@@ -92,7 +92,7 @@ def _leaves(schema: type, prefix: KeyPath = ()) -> Iterator[tuple[KeyPath, Field
             yield path, entry, schema
 
 
-def _what(section: type) -> str:
+def _what(section: Any) -> str:
     """What the docstring of a section says after the section's name, if it does."""
     match = re.search(r"`: (.*)\.", inspect.getdoc(section) or "")
     return match[1] if match else ""
