@@ -20,7 +20,7 @@ else \
 fi
 endef
 
-.PHONY: help setup dali demo test test-ngc test-slow bench lint clean
+.PHONY: help setup dali demo test test-ngc test-slow bench docs lint clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -67,12 +67,17 @@ bench: setup  ## Measure the operators and the network against plain Keras layer
 	$(BIN)/python -m benchmarks.operators
 	$(BIN)/python -m benchmarks.model
 
+docs: setup  ## Write configs/README.md anew, after keys or their readers have changed
+	$(BIN)/python -m utils.config_reference
+
 test-slow: setup  ## Run the tests that train for more than a minute
 	$(BIN)/python -m pytest -m slow
 
-lint: setup  ## Check style and formatting
+lint: setup  ## Check style, formatting, types and the Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/hadolint Dockerfile
 
 clean:  ## Remove what the demo wrote
 	rm -rf demo

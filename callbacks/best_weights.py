@@ -34,7 +34,7 @@ class BestWeights(keras.callbacks.Callback):
     ):
         super().__init__()
         self._path, self._save, self._monitor = path, save, monitor
-        self._keep_last, self._save_model = keep_last and save is not None, save_model
+        self._keep_last, self._save_model = keep_last, save_model
         self.best_score = -1.0
         self.best_epoch: int | None = None
 
@@ -46,12 +46,12 @@ class BestWeights(keras.callbacks.Callback):
         """Go on from what `state` returned."""
         self.best_score, self.best_epoch = state["score"], state["epoch"]
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
         """Compare the epoch's score with the best and write what is due."""
         score = float(logs[self._monitor])
         facts = {"epoch": epoch + 1, self._monitor: score}
         name, suffix = self._path.name.split(".", 1)
-        if self._keep_last:
+        if self._keep_last and self._save is not None:
             self._save(self.model, self._path.with_name(f"{name}_last.{suffix}"), facts)
         if score > self.best_score:
             self.best_score, self.best_epoch = score, epoch + 1

@@ -87,7 +87,7 @@ class RunState(keras.callbacks.Callback):
             f"RESUME: no state in {self._folder} can be loaded; RESUME=False starts anew"
         )
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
         """Take the epoch's numbers down and write the state."""
         self.epoch, self.finished = epoch + 1, False
         for name, value in logs.items():

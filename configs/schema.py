@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import MISSING
 
 
-def _choices(name: str, *values: str) -> type[StrEnum]:
+def _choices(name: str, *values: str) -> Any:
     """A string enumeration whose members are named like their values, as Hydra spells them."""
     return StrEnum(name, {value: value for value in values})
 
@@ -25,6 +25,7 @@ EvaluationSplit = _choices("EvaluationSplit", "val", "held_out")
 Convention = _choices("Convention", "clear", "lits")
 ClusterKind = _choices("ClusterKind", "auto", "slurm", "none")
 AmpDtype = _choices("AmpDtype", "float16", "bfloat16")
+ExportFormat = _choices("ExportFormat", "saved_model", "onnx")
 ImagePreprocessing = _choices("ImagePreprocessing", "normalize")
 
 
@@ -335,6 +336,15 @@ class Evaluation:
 
 
 @dataclass
+class Export:
+    """`EXPORT`: the network in a form that is served without this project."""
+
+    PATH: str = MISSING
+    FORMATS: list[ExportFormat] = MISSING
+    BATCH_SIZE: int | None = at_least(1)
+
+
+@dataclass
 class Phantom:
     """`PHANTOM`: the scans that `data_preparation/synthetic.py` draws."""
 
@@ -375,4 +385,5 @@ class Config:
     bench_steps: int = at_least(1)
     runs: int = at_least(1)
     use_weights: bool = MISSING
+    EXPORT: Export = field(default_factory=Export)
     PHANTOM: Phantom = field(default_factory=Phantom)

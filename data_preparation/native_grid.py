@@ -40,7 +40,8 @@ def view_spacing(spacing: Sequence[float], axis_codes: str) -> tuple[float, floa
     """Spacing along a file's axes, mm, in the order slices, rows, columns."""
     ordered = np.zeros(3)
     ordered[view_transform(axis_codes)[:, 0].astype(int)] = spacing
-    return tuple(float(size) for size in ordered)
+    slices, rows, columns = map(float, ordered)
+    return slices, rows, columns
 
 
 def on_common_grid(

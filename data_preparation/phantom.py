@@ -214,7 +214,7 @@ def _paint_hollow(scene: Scene, organs: list[Organ]) -> None:
     heights = [
         organ.centre[1] + organ.radii[1] * at for organ, at in zip(organs, surface, strict=True)
     ]
-    gas = np.float32(heights)[nearest] - scene.points[1]
+    gas = np.asarray(heights, np.float32)[nearest] - scene.points[1]
     scene.paint(level, "bowel")
     scene.paint(level - 0.18, contents[nearest])
     scene.paint(np.minimum(level - 0.18, 4 * gas), "gas")

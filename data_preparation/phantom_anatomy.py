@@ -5,6 +5,7 @@ units of the abdominal cavity (its wall lies at about ±1), and w to superior, t
 from -1 to 1. Shapes are implicit functions ("levels"), positive inside and negative outside.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import cos, inf, radians, sin
 
@@ -106,17 +107,18 @@ def jittered(organ: Organ, rng: np.random.Generator, amount: float = 1.0) -> Org
     return Organ(organ.tissue, tuple(centre), tuple(radii), turn, organ.power)
 
 
-def ellipsoid(points: np.ndarray, organ: Organ) -> np.ndarray:
+def ellipsoid(points: Sequence[np.ndarray] | np.ndarray, organ: Organ) -> np.ndarray:
     """Level of a superellipsoid: 1 at the centre, 0 on its surface.
 
     Args:
         points: trunk coordinates, shape (3, ...).
         organ: centre, radii, turn in plane and power (2 is an ellipsoid, more is boxy).
     """
-    u, v, w = (axis - origin for axis, origin in zip(points, np.float32(organ.centre), strict=True))
+    centre, radii = (np.asarray(size, np.float32) for size in (organ.centre, organ.radii))
+    u, v, w = (axis - origin for axis, origin in zip(points, centre, strict=True))
     cosine, sine = cos(radians(organ.turn)), sin(radians(organ.turn))
     along = (cosine * u + sine * v, cosine * v - sine * u, w)
-    a, b, c = (axis / radius for axis, radius in zip(along, np.float32(organ.radii), strict=True))
+    a, b, c = (axis / radius for axis, radius in zip(along, radii, strict=True))
     if organ.power == 2:
         return 1 - np.sqrt(a * a + b * b + c * c)
     power = np.float32(organ.power)

@@ -61,7 +61,7 @@ class CaseResult(NamedTuple):
     """The record of a finished case, or the reason why it failed."""
 
     record: dict[str, Any] | None
-    failure: str | None = None
+    failure: str = ""
 
 
 def try_case(job: CaseJob) -> CaseResult:

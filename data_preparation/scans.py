@@ -55,7 +55,7 @@ class Scan:
     shape: tuple[int, int, int]
     axis_codes: str
     affine: np.ndarray
-    spacing: tuple[float, float, float]
+    spacing: tuple[float, ...]
     description: str
     doubt: str | None
 

@@ -102,4 +102,5 @@ def _overlap(frame: int, size: int) -> tuple[slice, slice]:
     """Where `frame` and `size` px on one centre overlap, in the frame's and in the image's px."""
     length = min(frame, size)
     starts = (frame - length) // 2, (size - length) // 2
-    return tuple(slice(start, start + length) for start in starts)
+    inside, outside = (slice(start, start + length) for start in starts)
+    return inside, outside

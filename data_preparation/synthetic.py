@@ -51,11 +51,11 @@ def write_phantoms(cfg: DictConfig) -> None:
     folders = _phantom_folders(cfg)
     earlier = [path for folder in folders for path in _phantoms_in(folder)]
     jobs = [(folder.path, case) for folder in folders for case in folder.cases]
-    wanted = {path for folder, case in jobs for path in _scan_files(folder, case)}
+    wanted = {path for target, case in jobs for path in _scan_files(target, case)}
     for path in set(earlier) - wanted:
         path.unlink()
-    for folder, case in progress(jobs, "Phantom scans", len(jobs), "scan", cfg.VERBOSE):
-        _write_phantom(folder, case, cfg)
+    for target, case in progress(jobs, "Phantom scans", len(jobs), "scan", cfg.VERBOSE):
+        _write_phantom(target, case, cfg)
     for folder in folders:
         logger.info("%d phantom scans in %s", len(folder.cases), folder.path)
 

@@ -52,25 +52,26 @@ class LossSettings:
         Raises:
             ValueError: `type` is unknown, or no term is enabled.
         """
-        formulas: dict[str, dict[str, LossTerm]] = {
+        include_background = self.include_background
+        focal = partial(focal_loss, gamma=self.focal_gamma, alpha=self.focal_alpha)
+        ms_ssim = partial(ms_ssim_loss, include_background=include_background)
+        iou = partial(iou_loss, smooth=self.iou_smooth, include_background=include_background)
+        # Formula -> term -> (whether it counts, how it is computed)
+        formulas: dict[str, dict[str, tuple[bool, LossTerm]]] = {
             "unet3p_hybrid": {
-                "focal": partial(focal_loss, gamma=self.focal_gamma, alpha=self.focal_alpha),
-                "ms_ssim": partial(ms_ssim_loss, include_background=self.include_background),
-                "iou": partial(
-                    iou_loss, smooth=self.iou_smooth, include_background=self.include_background
-                ),
+                "focal": (self.focal_enabled, focal),
+                "ms_ssim": (self.ms_ssim_enabled, ms_ssim),
+                "iou": (self.iou_enabled, iou),
             },
             "reference": {
-                "focal": reference_focal_loss,
-                "ssim": reference_ssim_loss,
-                "iou": reference_iou_loss,
+                "focal": (self.focal_enabled, reference_focal_loss),
+                "ssim": (self.ms_ssim_enabled, reference_ssim_loss),
+                "iou": (self.iou_enabled, reference_iou_loss),
             },
         }
         if self.type not in formulas:
             raise ValueError(f"expected type to be one of {list(formulas)}, received {self.type!r}")
-        switches = (self.focal_enabled, self.ms_ssim_enabled, self.iou_enabled)
-        named_terms = formulas[self.type].items()
-        terms = {name: term for (name, term), on in zip(named_terms, switches, strict=True) if on}
+        terms = {name: term for name, (counts, term) in formulas[self.type].items() if counts}
         if not terms:
             raise ValueError(f"expected at least one enabled term, received {self}")
         return terms

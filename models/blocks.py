@@ -1,6 +1,7 @@
 """The convolution unit, with or without up-sampling: the block that decoder and encoder share."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 
@@ -40,7 +41,7 @@ def conv_unit(
     (B, h, w, C) to (B, factor · h, factor · w, `filters`). `name` is the convolution's and contains
     "conv"; the others take its place there ("bn", "relu").
     """
-    arguments = {
+    arguments: dict[str, Any] = {
         "kernel_initializer": "he_normal",
         "kernel_regularizer": keras.regularizers.L2(settings.l2) if settings.l2 else None,
         "name": name,

@@ -65,7 +65,7 @@ class ClassificationGate(keras.layers.Layer):
         probabilities, presence = inputs
         if training and self.mode == "inference":
             return probabilities
-        is_present = ops.argmax(presence, axis=-1) == 1
+        is_present = presence[:, 1] > presence[:, 0]  # argmax, which ONNX cannot be made of
         gate = ops.cast(is_present, probabilities.dtype)[:, None, None, None]
         classes = probabilities.shape[-1]
         background = ops.one_hot(0, classes, dtype=probabilities.dtype) if classes > 1 else 0.0

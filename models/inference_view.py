@@ -28,7 +28,7 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
         if layer.weights:
             weights = model.get_layer(layer.name).get_weights()
             norm = norms.get(layer.name.replace("conv", "bn"))  # as `conv_unit` names the two
-            layer.set_weights(_folded(*weights, norm) if norm else weights)
+            layer.set_weights(_folded(weights, norm) if norm else weights)
     return copy
 
 
@@ -39,9 +39,8 @@ def _without_weights(layer: keras.layers.Layer) -> keras.layers.Layer:
     return type(layer).from_config(config)
 
 
-def _folded(
-    kernel: np.ndarray, bias: np.ndarray, norm: keras.layers.BatchNormalization
-) -> list[np.ndarray]:
+def _folded(weights: list[np.ndarray], norm: keras.layers.BatchNormalization) -> list[np.ndarray]:
+    kernel, bias = weights
     gamma, beta, mean, variance = (values.astype(np.float64) for values in norm.get_weights())
     scale = gamma / np.sqrt(variance + norm.epsilon)
     return [kernel * scale, (bias - mean) * scale + beta]

@@ -9,6 +9,7 @@ import pytest
 import utils  # noqa: F401  (sets the environment before TensorFlow is imported)
 from utils.config import validate_config
 from utils.images import encode_png
+from utils.slice_files import SlicePair
 
 REAL_CT = Path(__file__).resolve().parents[2] / "shared" / "data" / "ct"
 SIZE = 32  # px
@@ -41,6 +42,25 @@ def write_slices(folder: Path, cases: dict[str, int], seed: int = 0) -> None:
                 encode_png(grey.astype(np.uint8))
             )
             (folder / "mask" / f"mask_{case}_{number}.png").write_bytes(encode_png(mask))
+
+
+def write_pair(folder: Path, name: str, image: np.ndarray, mask: np.ndarray) -> SlicePair:
+    pair = SlicePair(folder / f"image_{name}.png", folder / f"mask_{name}.png")
+    pair.image.write_bytes(encode_png(image))
+    pair.mask.write_bytes(encode_png(mask))
+    return pair
+
+
+@pytest.fixture
+def numbered(tmp_path):
+    """Ten pairs whose grey and mask tell their number: grey 10 n, and class 1 in n pixels."""
+    pairs = []
+    for number in range(10):
+        mask = np.zeros((SIZE, SIZE), np.uint8)
+        mask.flat[:number] = 1
+        image = np.full((SIZE, SIZE, 3), 10 * number, np.uint8)
+        pairs.append(write_pair(tmp_path, f"7_{number}", image, mask))
+    return pairs
 
 
 @pytest.fixture

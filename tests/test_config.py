@@ -106,6 +106,8 @@ BAD_VALUES = [
     ("USE_MULTI_GPUS.GPU_IDS", [1, 1], ["quoted list of different ids"]),
     ("USE_MULTI_GPUS.GPU_IDS", "[4,5,7]", ["quoted list of different ids"]),
     ("USE_MULTI_GPUS.GPU_IDS", 0, ["expected -1 (all)"]),
+    ("EXPORT.FORMATS", ["tflite"], ["found ['tflite']; expected a list of saved_model, onnx"]),
+    ("EXPORT.FORMATS", [], ["one or more of saved_model, onnx"]),
     ("MODEL", 3, ["MODEL: found 3; expected a section"]),
 ]
 

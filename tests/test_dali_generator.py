@@ -20,12 +20,11 @@ from data_generators.data_generator import get_data_generator
 from data_generators.epoch_order import EpochOrder
 from data_generators.slice_reader import SliceReader
 from data_generators.tf_data_generator import SliceSequence
-from tests.conftest import SIZE
+from tests.conftest import SIZE, write_pair
 from train import train
 from utils.errors import UserError
-from utils.images import encode_png, resize_image, resize_mask
+from utils.images import resize_image, resize_mask
 from utils.runtime import Runtime, setup_runtime
-from utils.slice_files import SlicePair
 
 ROOT = Path(__file__).resolve().parents[1]
 READER = SliceReader(SIZE, SIZE, 3, classes=2)
@@ -38,25 +37,6 @@ try:
 except UserError as error:
     REASON = f"DALI is not here: {error}"
 needs_dali = pytest.mark.skipif(bool(REASON), reason=REASON)
-
-
-def write_pair(folder: Path, name: str, image: np.ndarray, mask: np.ndarray) -> SlicePair:
-    pair = SlicePair(folder / f"image_{name}.png", folder / f"mask_{name}.png")
-    pair.image.write_bytes(encode_png(image))
-    pair.mask.write_bytes(encode_png(mask))
-    return pair
-
-
-@pytest.fixture
-def numbered(tmp_path):
-    """Ten pairs whose grey and mask tell their number: grey 10 n, and class 1 in n pixels."""
-    pairs = []
-    for number in range(10):
-        mask = np.zeros((SIZE, SIZE), np.uint8)
-        mask.flat[:number] = 1
-        image = np.full((SIZE, SIZE, 3), 10 * number, np.uint8)
-        pairs.append(write_pair(tmp_path, f"7_{number}", image, mask))
-    return pairs
 
 
 def read_by_dali(

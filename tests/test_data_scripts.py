@@ -212,17 +212,14 @@ def test_a_data_folder_outside_the_project_is_left_alone(project, tmp_path, scri
 
 
 @pytest.mark.parametrize("script", [EXTRACT, DELETE_SCANS, DELETE_ZIPS])
-def test_scripts_outside_a_project_do_nothing(project, script):
-    (project / "configs/config.yaml").unlink()
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [("configs", "is not the project's folder"), ("data", "data not found")],
+)
+def test_scripts_without_a_project_or_data_do_nothing(project, script, missing, message):
+    shutil.rmtree(project / missing)
+    before = tree(project)
     result = run(project, script)
     assert result.returncode == 2
-    assert "is not the project's folder" in result.stderr
-    assert tree(project / "data") == ZIPS
-
-
-@pytest.mark.parametrize("script", [EXTRACT, DELETE_SCANS, DELETE_ZIPS])
-def test_a_missing_data_folder_is_named(project, script):
-    shutil.rmtree(project / "data")
-    result = run(project, script)
-    assert result.returncode == 2
-    assert "data not found" in result.stderr
+    assert message in result.stderr
+    assert tree(project) == before

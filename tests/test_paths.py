@@ -51,6 +51,18 @@ def test_atomic_path_leaves_nothing_behind_on_failure(tmp_path):
     assert target.read_text() == "old"
 
 
+def test_atomic_path_takes_folders_too(tmp_path):
+    target = tmp_path / "network"
+    for content in ("old", "new"):
+        with atomic_path(target) as temporary:
+            (temporary / "variables").mkdir(parents=True)
+            (temporary / "variables" / content).touch()
+    with pytest.raises(RuntimeError), atomic_path(target) as temporary:
+        temporary.mkdir()
+        raise RuntimeError
+    assert [path.name for path in tmp_path.rglob("*")] == ["network", "variables", "new"]
+
+
 def test_json_round_trip_and_messages(tmp_path):
     path = tmp_path / "a" / "b.json"
     write_json(path, {"é": [1, None]})

@@ -221,12 +221,16 @@ def test_tumour_burden_without_liver(truth, prediction, convention, expected):
     assert (lesions.truth_burden, lesions.prediction_burden) == expected
 
 
+def liver_with_lesions(length: int, *lesions: tuple[int, int]) -> np.ndarray:
+    mask = np.ones((length, 1, 1), np.uint8)
+    for start, stop in lesions:
+        mask[start:stop] = 2
+    return mask
+
+
 def test_official_tumour_scores_are_means_over_detected_lesions():
-    truth, prediction = np.ones((2, 40, 1, 1), np.uint8)
-    for start, stop in ((0, 10), (15, 19), (30, 32)):
-        truth[start:stop] = 2
-    for start, stop in ((0, 8), (15, 19)):
-        prediction[start:stop] = 2
+    truth = liver_with_lesions(40, (0, 10), (15, 19), (30, 32))
+    prediction = liver_with_lesions(40, (0, 8), (15, 19))
     scores = compare_masks(truth, prediction, ISOTROPIC, "lits", with_tumour=True)
     assert scores.tumour.dice == pytest.approx(2 * 12 / (16 + 12))
     assert scores.tumour.voe == pytest.approx((0.2 + 0) / 2)
@@ -239,11 +243,8 @@ def test_official_tumour_scores_are_means_over_detected_lesions():
 
 def test_official_scorer_skips_detected_lesions_when_its_count_is_zero():
     """One detected lesion, less one for the joined pair that is not detected."""
-    truth, prediction = np.ones((2, 20, 1, 1), np.uint8)
-    for start, stop in ((0, 1), (9, 10), (15, 18)):
-        truth[start:stop] = 2
-    for start, stop in ((0, 10), (15, 18)):
-        prediction[start:stop] = 2
+    truth = liver_with_lesions(20, (0, 1), (9, 10), (15, 18))
+    prediction = liver_with_lesions(20, (0, 10), (15, 18))
     scores = compare_masks(truth, prediction, ISOTROPIC, "lits", with_tumour=True)
     assert scores.lesions.detections[0.5] == (0, 2, 3)
     assert scores.lesions.detected == []

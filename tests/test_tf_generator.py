@@ -21,20 +21,6 @@ def sequence(pairs, workers=1, **order) -> SliceSequence:
     return SliceSequence(pairs, READER, EpochOrder(len(pairs), **order), workers)
 
 
-@pytest.fixture
-def numbered(tmp_path):
-    """Ten pairs whose grey and mask tell their number: grey 10 n, and class 1 in n pixels."""
-    pairs = []
-    for number in range(10):
-        mask = np.zeros((SIZE, SIZE), np.uint8)
-        mask.flat[:number] = 1
-        files = {"image": np.full((SIZE, SIZE, 3), 10 * number, np.uint8), "mask": mask}
-        for name, array in files.items():
-            (tmp_path / f"{name}_7_{number}.png").write_bytes(encode_png(array))
-        pairs.append(SlicePair(*[tmp_path / f"{name}_7_{number}.png" for name in files]))
-    return pairs
-
-
 def numbers(batches) -> list[int]:
     """The numbers of the slices in the batches; fails if image and mask do not belong together."""
     found = []

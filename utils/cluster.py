@@ -2,8 +2,9 @@
 
 import json
 import os
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -12,7 +13,8 @@ from utils.errors import UserError
 KEY = "USE_MULTI_GPUS.CLUSTER"
 
 
-class Cluster(NamedTuple):
+@dataclass(frozen=True)
+class Cluster:
     """All processes, and which of them this one is.
 
     Attributes:

@@ -3,14 +3,14 @@
 import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import Field, fields, is_dataclass
-from typing import Any
+from typing import Any, get_args
 
 from hydra.utils import to_absolute_path
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from configs import CONFIG_DIR
-from configs.schema import Config
+from configs.schema import Config, ExportFormat
 from utils.case_split import is_carved, split_problems
 from utils.errors import UserError
 from utils.paths import LEGACY_SUFFIXES, WEIGHTS_SUFFIX
@@ -63,7 +63,7 @@ def _yaml_defaults() -> DictConfig:
     return OmegaConf.load(CONFIG_DIR / "config.yaml")
 
 
-def _assign(section: DictConfig, schema: type, values: Any, prefix: str = "") -> Iterator[str]:
+def _assign(section: DictConfig, schema: Any, values: Any, prefix: str = "") -> Iterator[str]:
     """Set `values` on `section` key by key, yielding a sentence for each that does not fit."""
     if not isinstance(values, dict):
         yield f"{prefix.rstrip('.')}: found {values!r}; expected a section with keys"
@@ -96,8 +96,7 @@ def _assign_value(section: DictConfig, entry: Field, value: Any, key: str) -> It
         section[entry.name] = value
         stored = section[entry.name]
     except OmegaConfBaseException:
-        expected = entry.type.__name__ if type(entry.type) is type else entry.type
-        yield f"{key}: found {value!r}; expected {expected}"
+        yield f"{key}: found {value!r}; expected {_type_in_words(entry.type)}"
         return
     if low is not None and stored is not None:
         numbers = stored if OmegaConf.is_list(stored) else [stored]
@@ -107,7 +106,14 @@ def _assign_value(section: DictConfig, entry: Field, value: Any, key: str) -> It
             yield f"{key}: found {value!r}; expected {limit}"
 
 
-def _all_keys(schema: type = Config, prefix: str = "") -> list[str]:
+def _type_in_words(kind: Any) -> str:
+    items = [getattr(item, "__members__", None) for item in get_args(kind)]
+    if items and items[0]:
+        return f"a list of {', '.join(items[0])}"
+    return kind.__name__ if type(kind) is type else str(kind)
+
+
+def _all_keys(schema: Any = Config, prefix: str = "") -> list[str]:
     keys = []
     for entry in fields(schema):
         keys.append(prefix + entry.name)
@@ -224,9 +230,15 @@ def _augmentation(cfg: DictConfig) -> Iterator[str]:
         )
 
 
+def _export_formats(cfg: DictConfig) -> Iterator[str]:
+    if not cfg.EXPORT.FORMATS:
+        choices = ", ".join(ExportFormat)
+        yield f"EXPORT.FORMATS: found an empty list; expected one or more of {choices}"
+
+
 def _gpu_ids(cfg: DictConfig) -> Iterator[str]:
     value = cfg.USE_MULTI_GPUS.GPU_IDS
-    ids = list(value) if OmegaConf.is_list(value) else None
+    ids = list(value) if OmegaConf.is_list(value) else []
     is_count = type(value) is int and (value == -1 or value > 0)
     is_ids = bool(ids) and all(type(i) is int and i >= 0 for i in ids) and len(set(ids)) == len(ids)
     if not (is_count or is_ids):
@@ -268,4 +280,5 @@ _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _augmentation,
     _gpu_ids,
     _start_weights,
+    _export_formats,
 )

@@ -8,7 +8,7 @@ from typing import Any
 from utils.log import console, print_table
 from utils.paths import write_bytes, write_json
 from utils.report import ReportPicture, representative_cases, write_report
-from utils.scan_metrics import CaseScores
+from utils.scan_metrics import CaseScores, Convention
 from utils.score_summary import METRICS, STRUCTURES, case_row, summarise
 
 SUMMARY, CASES, REPORT = "summary.json", "cases.csv", "report.html"
@@ -20,7 +20,7 @@ def write_scores(
     summary: dict[str, Any],
     scans: dict[str, CaseScores],
     pictures: list[ReportPicture],
-    convention: str,
+    convention: Convention,
     grid: str,
 ) -> None:
     """Write the three files into `folder` and add the scores of the scans to `summary`.
@@ -92,17 +92,15 @@ def _print_scans(scans: dict[str, Any]) -> None:
             for row in scans["per_case"]
         ],
     )
+    rows: list[list[object]] = []
+    for structure in structures:
+        scores = scans[structure]
+        rows.append([f"{structure} Dice global", _rounded(scores["dice_global"], "dice")])
+        rows += [_statistics_row(structure, name, scores[name]) for name in METRICS]
     print_table(
         f"All {scans['cases']} scans",
         ["", "mean", "sd", "95 % interval of the mean", "cases"],
-        [
-            row
-            for structure in structures
-            for row in [
-                [f"{structure} Dice global", _rounded(scans[structure]["dice_global"], "dice")],
-                *[_statistics_row(structure, name, scans[structure][name]) for name in METRICS],
-            ]
-        ],
+        rows,
     )
     if "lesions" in scans:
         print_table(

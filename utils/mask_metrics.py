@@ -1,6 +1,6 @@
 """One structure of one scan: how well a predicted mask agrees with the true one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +59,7 @@ def score_masks(
     dice = dice_from_counts(intersection, truth_voxels + prediction_voxels)
     voe = 1 - intersection / union if union else None
     rvd = (prediction_voxels - truth_voxels) / truth_voxels if truth_voxels else None
-    distances = dict.fromkeys(DISTANCES)
+    distances: Mapping[str, float | None] = dict.fromkeys(DISTANCES)
     if truth_voxels and prediction_voxels:
         distances = symmetric_distances(truth, prediction, spacing)
     if convention == "lits":

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,14 +55,19 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """A temporary name beside `path`, renamed to it on success and removed on failure.
 
     The temporary name starts with a dot and keeps all of `path`'s suffixes, so that writers which
-    look at the ending (".weights.h5", ".nii.gz") do the right thing.
+    look at the ending (".weights.h5", ".nii.gz") do the right thing. What is written may be a
+    folder; it takes the place of a folder of that name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{uuid.uuid4().hex[:8]}.{path.name}")
     try:
         yield temporary
+        if temporary.is_dir():
+            shutil.rmtree(path, ignore_errors=True)  # a folder is not replaced by renaming
         temporary.replace(path)
     finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary)
         temporary.unlink(missing_ok=True)
 
 

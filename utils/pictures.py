@@ -15,7 +15,7 @@ def overlay(image: np.ndarray, mask: np.ndarray, opacity: float = 0.45) -> np.nd
     """`image` (height, width, 3) uint8 with every class of `mask` tinted in its colour."""
     picture = image.astype(np.float32)
     for class_id in range(1, int(mask.max(initial=0)) + 1):
-        colour = np.float32(CLASS_COLOURS[(class_id - 1) % len(CLASS_COLOURS)])
+        colour = np.asarray(CLASS_COLOURS[(class_id - 1) % len(CLASS_COLOURS)], np.float32)
         inside = mask == class_id
         picture[inside] = (1 - opacity) * picture[inside] + opacity * colour
     return picture.round().astype(np.uint8)

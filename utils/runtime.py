@@ -200,4 +200,4 @@ def _switch(key: str, value: bool | str, gains: bool) -> bool:
         return gains
     if value and not gains:
         logger.warning(f"{key}=True: this hardware gains nothing from it")
-    return value
+    return bool(value)

@@ -6,7 +6,7 @@ In a notebook: `compare_mask_files("segmentation-0.nii", "prediction-0.nii").liv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import nibabel
 import numpy as np
@@ -195,7 +195,7 @@ def _score_detected(matching: LesionMatching, spacing: Sequence[float]) -> list[
 def _official_tumour(tumour: MaskScores, detected: list[MaskScores]) -> MaskScores:
     """Dice of the whole tumour, 1 where there is none; all else as means over detected lesions."""
     is_empty = tumour.truth_voxels == tumour.prediction_voxels == 0
-    means = {
+    means: dict[str, Any] = {
         name: float(np.mean([getattr(lesion, name) for lesion in detected])) if detected else None
         for name in ("voe", "rvd", *DISTANCES)
     }

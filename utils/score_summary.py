@@ -7,7 +7,7 @@ import numpy as np
 
 from utils.dice import dice_from_counts
 from utils.mask_metrics import DISTANCES, OFFICIAL_PENALTY, MaskScores
-from utils.scan_metrics import DETECTION_THRESHOLDS, RULES, CaseScores, Convention
+from utils.scan_metrics import DETECTION_THRESHOLDS, RULES, CaseScores, Convention, LesionScores
 
 # Scores of a structure: name in files -> (heading, decimals shown)
 METRICS = {
@@ -52,19 +52,20 @@ def summarise(cases: Sequence[CaseScores], convention: Convention) -> dict[str, 
         "cases": len(cases),
         "liver": _structure([case.liver for case in cases]),
     }
-    if any(case.tumour for case in cases):
-        summary["tumour"] = _structure([case.tumour for case in cases])
+    if tumours := [case.tumour for case in cases if case.tumour is not None]:
+        lesions = [case.lesions for case in cases if case.lesions is not None]
+        summary["tumour"] = _structure(tumours)
         if convention == "lits":
-            detected = [lesion for case in cases for lesion in case.lesions.detected]
+            detected = [lesion for case in lesions for lesion in case.detected]
             summary["tumour"] |= {
                 name: statistics([getattr(lesion, name) for lesion in detected] or [default])
                 for name, default in _OFFICIAL_DEFAULTS.items()
             }
         summary["lesions"] = {
-            f"iou_above_{threshold:g}": _detection(cases, threshold, convention)
+            f"iou_above_{threshold:g}": _detection(lesions, threshold, convention)
             for threshold in DETECTION_THRESHOLDS
         }
-        summary["tumour_burden"] = _burden_error(cases, convention)
+        summary["tumour_burden"] = _burden_error(lesions, convention)
     return summary
 
 
@@ -125,9 +126,9 @@ def _structure(scores: list[MaskScores]) -> dict[str, Any]:
 
 
 def _detection(
-    cases: Sequence[CaseScores], threshold: float, convention: Convention
+    lesions: Sequence[LesionScores], threshold: float, convention: Convention
 ) -> dict[str, float | None]:
-    counts = [case.lesions.detections[threshold] for case in cases]
+    counts = [case.detections[threshold] for case in lesions]
     found, invented, missed = (sum(column) for column in zip(*counts, strict=True))
     undefined = 0.0 if convention == "lits" else None
     return {
@@ -139,15 +140,20 @@ def _detection(
     }
 
 
-def _burden_error(cases: Sequence[CaseScores], convention: Convention) -> dict[str, Any]:
-    burdens = [(case.lesions.truth_burden, case.lesions.prediction_burden) for case in cases]
-    errors = np.array([truth - prediction for truth, prediction in burdens if truth is not None])
+def _burden_error(lesions: Sequence[LesionScores], convention: Convention) -> dict[str, Any]:
+    errors = np.array(
+        [
+            case.truth_burden - case.prediction_burden
+            for case in lesions
+            if case.truth_burden is not None and case.prediction_burden is not None
+        ]
+    )
     if not len(errors):
-        return {"rmse": None, "max_error": None, "cases": 0, "excluded": len(cases)}
+        return {"rmse": None, "max_error": None, "cases": 0, "excluded": len(lesions)}
     largest = errors.max() if convention == "lits" else np.abs(errors).max()
     return {
         "rmse": float(np.sqrt(np.square(errors).mean())),
         "max_error": float(largest),
         "cases": len(errors),
-        "excluded": len(cases) - len(errors),
+        "excluded": len(lesions) - len(errors),
     }

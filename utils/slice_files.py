@@ -105,7 +105,7 @@ def _pair_by_name(
 
 
 def _twins(files: list[Path]) -> list[str]:
-    first = {}
+    first: dict[str, Path] = {}
     return [
         f"{file}: has the same name as {first[file.stem]}"
         for file in files
