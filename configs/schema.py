@@ -287,6 +287,15 @@ class Evaluation:
 
 
 @dataclass
+class BenchmarkTraining:
+    """`BENCHMARK_TRAINING`: the grid that `benchmark_training.py` measures."""
+
+    BATCH_SIZES: list[int] = at_least(1)
+    AMP: list[bool] = MISSING
+    XLA: list[bool] = MISSING
+
+
+@dataclass
 class Phantom:
     """`PHANTOM`: the scans that `data_preparation/synthetic.py` draws."""
 
@@ -326,4 +335,5 @@ class Config:
     bench_steps: int = at_least(1)
     runs: int = at_least(1)
     use_weights: bool = MISSING
+    BENCHMARK_TRAINING: BenchmarkTraining = field(default_factory=BenchmarkTraining)
     PHANTOM: Phantom = field(default_factory=Phantom)

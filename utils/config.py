@@ -199,6 +199,13 @@ def _gpu_ids(cfg: DictConfig) -> Iterator[str]:
         )
 
 
+def _training_grid(cfg: DictConfig) -> Iterator[str]:
+    for key, values in cfg.BENCHMARK_TRAINING.items():
+        if not values or len(set(values)) < len(values):
+            found = list(values)
+            yield f"BENCHMARK_TRAINING.{key}: found {found}; expected one value or more, none twice"
+
+
 _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _sizes,
     _lengths,
@@ -208,4 +215,5 @@ _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _loss_terms,
     _dataset_paths,
     _gpu_ids,
+    _training_grid,
 )
