@@ -5,8 +5,8 @@ import pytest
 
 from utils.line_chart import COLOURS, line_chart
 
-# Categories at 1/6, 3/6 and 5/6 of 690 px from 80; 0 to 50 from row 430 up to row 50
-X, BASE, TOP = (195, 425, 655), 430, 50
+# Categories at 1/6, 3/6 and 5/6 of 690 px from 80; 0 to 50 from row 410 up to row 50
+X, BASE, TOP = (195, 425, 655), 410, 50
 
 
 def chart(values, **others):
@@ -15,7 +15,7 @@ def chart(values, **others):
 
 def test_marks_lie_at_their_values():
     picture = chart([10, None, 50], b=[None, 25, None])
-    for column, row, colour in ((0, 354, 0), (2, TOP, 0), (1, 240, 1)):
+    for column, row, colour in ((0, 338, 0), (2, TOP, 0), (1, 230, 1)):
         np.testing.assert_array_equal(picture[row, X[column]], COLOURS[colour])
 
 

@@ -9,7 +9,8 @@ import numpy as np
 # Colours (RGB) of the lines, repeated beyond the last
 COLOURS = ((31, 119, 180), (255, 127, 14), (44, 160, 44), (214, 39, 40), (148, 103, 189))
 _WIDTH, _HEIGHT = 800, 500  # px
-_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 30, 50, 70  # px around the lines
+_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 30, 50, 90  # px around the lines
+_LEGEND_COLUMNS = 3
 _BLACK, _GREY = (0, 0, 0), (215, 215, 215)
 _TICKS = 5  # about as many on the vertical axis
 
@@ -58,7 +59,8 @@ def line_chart(
         for start, end in zip(points, points[1:], strict=False):
             if start and end:
                 cv2.line(picture, start, end, colour, 2, cv2.LINE_AA)
-        _write(picture, name, (_LEFT + 10 + 180 * number, _HEIGHT - 10), colour)
+        row, column = divmod(number, _LEGEND_COLUMNS)
+        _write(picture, name, (_LEFT + 230 * column, _HEIGHT - 30 + 20 * row), colour)
     return picture
 
 
