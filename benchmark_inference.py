@@ -1,7 +1,6 @@
 """Time the model call: `python benchmark_inference.py HYPER_PARAMETERS.BATCH_SIZE=8 +runs=5`."""
 
 import statistics
-import time
 from collections.abc import Callable
 
 import keras
@@ -15,6 +14,7 @@ from utils.cli import run_command
 from utils.log import console
 from utils.results import run_facts, write_result
 from utils.runtime import Runtime, setup_runtime
+from utils.timing import time_calls
 
 
 def benchmark_inference(cfg: DictConfig) -> dict:
@@ -32,7 +32,7 @@ def benchmark_inference(cfg: DictConfig) -> dict:
     if cfg.use_weights:
         load_weights(model, weights_path(cfg), model_identity(cfg))
     call = _model_call(inference_view(model, runtime.jit_compile), cfg, runtime)
-    runs = [_time_run(call, cfg.warmup_steps, cfg.bench_steps) for _ in range(cfg.runs)]
+    runs = [time_calls(call, cfg.warmup_steps, cfg.bench_steps) for _ in range(cfg.runs)]
 
     latency = statistics.mean(np.mean(run) for run in runs)
     result = {
@@ -63,20 +63,6 @@ def _model_call(view: keras.Model, cfg: DictConfig, runtime: Runtime) -> Callabl
     images = tf.random.uniform(shape, seed=cfg.SEED)
     function = tf.function(lambda x: view(x, training=False), jit_compile=runtime.jit_compile)
     return lambda: function(images)
-
-
-def _time_run(call: Callable[[], object], warm_up: int, steps: int) -> list[float]:
-    """The time of each of `steps` calls, msec."""
-    for _ in range(warm_up):
-        call()
-    times = []
-    for _ in range(steps):
-        tf.test.experimental.sync_devices()
-        start = time.perf_counter()
-        call()
-        tf.test.experimental.sync_devices()
-        times.append(1000 * (time.perf_counter() - start))
-    return times
 
 
 if __name__ == "__main__":

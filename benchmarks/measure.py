@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,35 @@ def median_seconds(
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def peak_memory(module: str, *arguments: object) -> float:
-    """Peak resident memory, GB, that `python -m module arguments` prints as its last line."""
+def seconds_of_turns(streams: Mapping[str, Callable[[], Iterable[Any]]], turns: int) -> dict:
+    """The median time of an item of each stream of items, s.
+
+    Streams take turns, each from its start to its end; the clock of a turn starts with the first
+    item, when nothing has been made ahead yet.
+    """
+    times = {name: [] for name in streams}
+    for _ in range(turns):
+        for name, open_stream in streams.items():
+            items = iter(open_stream())
+            next(items)
+            start = time.perf_counter()
+            count = sum(1 for _ in items)
+            times[name].append((time.perf_counter() - start) / count)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def printed_number(module: str, *arguments: object) -> float:
+    """The number that `python -m module arguments` prints as its last line."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     done = subprocess.run(
         command, cwd=RESULTS.parents[1], check=True, stdout=subprocess.PIPE, text=True
     )
     return float(done.stdout.splitlines()[-1])
+
+
+def resident_memory() -> float:
+    """Resident memory of this process now, GB."""
+    return _own_memory("VmRSS")
 
 
 def own_peak_memory() -> float:
@@ -56,8 +78,12 @@ def own_peak_memory() -> float:
     Linux counts it anew when a program is started; `resource.getrusage` would give the peak of the
     process that started this one, where that was higher.
     """
+    return _own_memory("VmHWM")
+
+
+def _own_memory(name: str) -> float:
     status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) / 2**20
+    return int(re.search(rf"{name}:\s+(\d+) kB", status).group(1)) / 2**20
 
 
 def report(name: str, title: str, rows: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ vgg19 base at 320 x 320 px in float32: training step, inference, peak memory of 
 import keras
 import tensorflow as tf
 
-from benchmarks.measure import median_seconds, peak_memory, report
+from benchmarks.measure import median_seconds, printed_number, report
 from benchmarks.networks import KINDS, batch_of, configuration, network
 from models.model import inference_view
 from models.unet3plus import MAIN_HEAD
@@ -21,7 +21,7 @@ FORWARD_GMAC, CONVOLUTION_GMAC = 173, 94.4
 
 def memory_row(batch: int) -> dict:
     """Peak memory of a process that trains."""
-    peaks = {kind: peak_memory("benchmarks.networks", kind, batch) for kind in KINDS}
+    peaks = {kind: printed_number("benchmarks.networks", kind, batch) for kind in KINDS}
     ratio = peaks["fast"] / peaks["plain"]
     return _row("peak training memory, GB", batch, peaks, ratio, "<= 0.75")
 

@@ -345,6 +345,15 @@ class Export:
 
 
 @dataclass
+class BenchmarkTraining:
+    """`BENCHMARK_TRAINING`: the grid that `benchmark_training.py` measures."""
+
+    BATCH_SIZES: list[int] = at_least(1)
+    AMP: list[bool] = MISSING
+    XLA: list[bool] = MISSING
+
+
+@dataclass
 class Phantom:
     """`PHANTOM`: the scans that `data_preparation/synthetic.py` draws."""
 
@@ -386,4 +395,5 @@ class Config:
     runs: int = at_least(1)
     use_weights: bool = MISSING
     EXPORT: Export = field(default_factory=Export)
+    BENCHMARK_TRAINING: BenchmarkTraining = field(default_factory=BenchmarkTraining)
     PHANTOM: Phantom = field(default_factory=Phantom)

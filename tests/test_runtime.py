@@ -80,7 +80,7 @@ def test_gpus_that_are_used(make_cfg, monkeypatch, settings, expected):
     assert [fake.gpus.index(gpu) for gpu in fake.visible] == expected
     assert fake.grown == fake.visible
     assert runtime.devices == (f"GPU:{expected[0]}",)  # not distributed: the first of them
-    assert runtime.hardware == ("NVIDIA Test",)
+    assert runtime.hardware == ("NVIDIA Test, compute capability 8.0",)
 
 
 @pytest.mark.parametrize(("ids", "missing"), [(4, "3"), ([0, 5, 7], "5, 7")])

@@ -268,6 +268,13 @@ def _start_weights(cfg: DictConfig) -> Iterator[str]:
         yield f"MODEL.FILTERS: found {found}; {weights} needs {IMAGENET_FILTERS} and any fifth"
 
 
+def _training_grid(cfg: DictConfig) -> Iterator[str]:
+    for key, values in cfg.BENCHMARK_TRAINING.items():
+        if not values or len(set(values)) < len(values):
+            found = list(values)
+            yield f"BENCHMARK_TRAINING.{key}: found {found}; expected one value or more, none twice"
+
+
 _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _sizes,
     _lengths,
@@ -281,4 +288,5 @@ _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _gpu_ids,
     _start_weights,
     _export_formats,
+    _training_grid,
 )

@@ -1,12 +1,10 @@
 """What an evaluation leaves: tables on the screen, summary.json, cases.csv and report.html."""
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
 from utils.log import console, print_table
-from utils.paths import write_bytes, write_json
+from utils.paths import write_csv, write_json
 from utils.report import ReportPicture, representative_cases, write_report
 from utils.scan_metrics import CaseScores, Convention
 from utils.score_summary import METRICS, STRUCTURES, case_row, summarise
@@ -42,7 +40,7 @@ def write_scores(
         }
         for case, values in per_case.items()
     ]
-    _write_csv(folder / CASES, rows)
+    write_csv(folder / CASES, rows)
     (folder / REPORT).unlink(missing_ok=True)
     summary["scans"] = None
     if scans:
@@ -56,14 +54,6 @@ def write_scores(
         ]
         write_report(folder / REPORT, {**scores, **facts}, rows, captioned)
     write_json(folder / SUMMARY, summary)
-
-
-def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_bytes(path, text.getvalue().encode())
 
 
 def print_scores(summary: dict[str, Any], folder: Path) -> None:

@@ -1,5 +1,7 @@
 """Where files lie, and how they are written so that none is ever half there."""
 
+import csv
+import io
 import json
 import re
 import shutil
@@ -80,6 +82,15 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write `content` as indented JSON to `path` in one step."""
     write_bytes(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write `rows` as CSV to `path` in one step; the first one's keys are the columns."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_bytes(path, text.getvalue().encode())
 
 
 def read_json(path: Path, what: str) -> Any:

@@ -191,7 +191,12 @@ def _describe(gpus: list) -> tuple[str, ...]:
     if not gpus:
         return (f"{platform.machine()} CPU, {os.cpu_count()} cores",)
     details = map(tf.config.experimental.get_device_details, gpus)
-    return tuple(detail.get("device_name", "GPU of unknown name") for detail in details)
+    return tuple(map(_gpu_name, details))
+
+
+def _gpu_name(details: dict) -> str:
+    name, capability = details.get("device_name", "GPU"), details.get("compute_capability")
+    return f"{name}, compute capability {'.'.join(map(str, capability))}" if capability else name
 
 
 def _switch(key: str, value: bool | str, gains: bool) -> bool:
