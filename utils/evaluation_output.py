@@ -42,7 +42,7 @@ def write_scores(
         }
         for case, values in per_case.items()
     ]
-    _write_csv(folder / CASES, rows)
+    write_csv(folder / CASES, rows)
     (folder / REPORT).unlink(missing_ok=True)
     summary["scans"] = None
     if scans:
@@ -58,7 +58,8 @@ def write_scores(
     write_json(folder / SUMMARY, summary)
 
 
-def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write `rows`, all with the keys of the first, under a line of headings in one step."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -147,5 +148,9 @@ def _print_slices(slices: dict[str, Any]) -> None:
     console.print(
         f"Mean slice Dice (the predecessor's score): {slices['mean_slice_dice']:.4f}; an always "
         f"empty prediction gets {slices['mean_slice_dice_of_empty_prediction']:.4f}"
+    )
+    console.print(
+        "False-positive voxels on slices without foreground: "
+        f"{slices['false_positive_voxels_empty_slices']}"
     )
     console.print("n/a: a class in neither truth nor prediction; it is left out of means.")
