@@ -1,4 +1,4 @@
-"""Score trained weights on the validation cases: `python evaluate.py`."""
+"""Score trained weights on cases they were not trained on: `python evaluate.py`."""
 
 import time
 from collections import Counter
@@ -9,11 +9,12 @@ import numpy as np
 from omegaconf import DictConfig
 
 from data_generators.data_generator import DataSplit, get_data_generator
-from data_preparation.case_records import cases_file, read_cases
 from data_preparation.native_grid import on_common_grid
 from models.inference import most_likely_class
 from models.model import inference_view, model_identity, prepare_model, weights_path
 from models.weights import load_weights, require_weights
+from utils.case_records import cases_file, read_cases
+from utils.case_split import HELD_OUT, VAL
 from utils.cli import run_command
 from utils.contour_picture import contour_picture, widest_slice
 from utils.errors import UserError
@@ -24,7 +25,7 @@ from utils.report import ReportPicture
 from utils.results import results_folder, run_facts
 from utils.runtime import Runtime, setup_runtime
 from utils.scan_metrics import CaseScores, compare_masks, largest_component
-from utils.slice_files import SlicePair
+from utils.slice_files import SlicePair, source_section
 from utils.slice_scores import SliceCounts, count_overlap, join, summarise_slices
 
 
@@ -55,7 +56,7 @@ class CaseResult(NamedTuple):
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Any]:
-    """Load the weights and score every validation slice and scan once.
+    """Load the weights and score every slice and scan of `EVALUATION.SPLIT` once.
 
     Slices that were prepared from scans (cases.json lies beside them) are put together again and
     compared on the scan's own grid. Writes summary.json, cases.csv and report.html; returns what
@@ -65,12 +66,13 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
         UserError: no masks, no weights, weights of another network, or a case that cases.json does
             not have.
     """
-    if cfg.DATASET.VAL.MASK_PATH is None:
-        raise UserError("DATASET.VAL.MASK_PATH: found null; evaluation compares with masks")
+    section = source_section(_split(cfg))
+    if cfg.DATASET[section].MASK_PATH is None:
+        raise UserError(f"DATASET.{section}.MASK_PATH: found null; evaluation compares with masks")
     require_weights(weights_path(cfg))
     folder = results_folder(cfg)
     runtime = setup_runtime(cfg)
-    split = get_data_generator(cfg, "VAL", runtime)
+    split = get_data_generator(cfg, _split(cfg), runtime)
     records = _case_records(cfg, split.pairs)
 
     started = time.perf_counter()
@@ -84,6 +86,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
 
     summary = {
         **run_facts(cfg, runtime),
+        "split": _split(cfg),
         "weights": str(weights_path(cfg)),
         "seconds": {"network": network_seconds, "scoring": scoring_seconds},
         "slices": summarise_slices(join([result.counts for result in results])),
@@ -96,10 +99,15 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     return summary
 
 
+def _split(cfg: DictConfig) -> str:
+    return HELD_OUT if cfg.EVALUATION.SPLIT == "held_out" else VAL
+
+
 def _case_records(cfg: DictConfig, pairs: list[SlicePair]) -> dict[str, dict[str, Any]]:
     """The records of all cases, or nothing where the slices are not those of prepared scans."""
     path = cases_file(pairs[0].image.parent)
-    if not isinstance(cfg.DATASET.VAL.IMAGES_PATH, str) or not path.is_file():
+    images = cfg.DATASET[source_section(_split(cfg))].IMAGES_PATH
+    if not isinstance(images, str) or not path.is_file():
         logger.info("No cases.json belongs to these slices: they are not scored as scans")
         return {}
     records = read_cases(path)

@@ -16,7 +16,6 @@ from PIL import Image
 
 from data_generators.data_generator import get_data_generator
 from data_generators.slice_reader import normalize
-from data_preparation.case_records import file_state
 from data_preparation.native_grid import unfit_masks
 from data_preparation.scan_inputs import find_scan_inputs, mask_name
 from data_preparation.scans import Scan, header_doubts, read_scan, restore_orientation
@@ -25,6 +24,7 @@ from models.from_weights import model_from_weights
 from models.inference import most_likely_class
 from models.model import inference_view, model_identity, prepare_model, weights_path
 from models.weights import load_weights, require_weights
+from utils.case_records import file_state
 from utils.cli import run_command
 from utils.errors import FailedCasesError, UserError
 from utils.images import encode_png, image_to_mask_name, resize_mask

@@ -16,6 +16,7 @@ from data_preparation.slices import slice_settings
 from data_preparation.verify_data import verify_data
 from models.model import MONITOR, compile_model, model_identity, prepare_model, weights_path
 from models.weights import WEIGHTS_SUFFIX, save_weights
+from utils.case_split import validation_split
 from utils.cli import run_command
 from utils.errors import UserError
 from utils.log import console, logger
@@ -23,6 +24,7 @@ from utils.paths import output_folder
 from utils.results import results_folder, run_facts, write_result
 from utils.run_identity import refuse_other_run, run_identity
 from utils.runtime import Runtime, setup_runtime
+from utils.slice_files import cases_of
 
 
 def train(cfg: DictConfig) -> dict:
@@ -35,13 +37,13 @@ def train(cfg: DictConfig) -> dict:
     Raises:
         UserError: anything about the configuration or the data that would break the run later.
     """
-    verify_data(cfg, splits=("TRAIN", "VAL"))
+    verify_data(cfg)
     runtime = setup_runtime(cfg, distribute=True)
     if runtime.is_chief:
         output_folder(weights_path(cfg).parent, "CALLBACKS.MODEL_CHECKPOINT.PATH")
         results_folder(cfg)
     training = get_data_generator(cfg, "TRAIN", runtime, for_fit=True)
-    validation = get_data_generator(cfg, "VAL", runtime, for_fit=True)
+    validation = get_data_generator(cfg, validation_split(cfg), runtime, for_fit=True)
     with runtime.strategy.scope():
         model = prepare_model(cfg)
         compile_model(model, cfg, runtime)
@@ -89,6 +91,11 @@ def train(cfg: DictConfig) -> dict:
         **run_facts(cfg, runtime),
         "generator": training.generator,
         "global_batch": training.global_batch,
+        "split": {
+            "training_cases": cases_of(training.pairs),
+            "validated_on": validation_split(cfg),
+            "validation_cases": cases_of(validation.pairs),
+        },
         "parameters": model.count_params(),
         "epochs": run_state.epoch,
         "resumed_after_epoch": first_epoch or None,

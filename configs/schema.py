@@ -21,6 +21,7 @@ LossType = _choices("LossType", "unet3p_hybrid", "reference")
 GeneratorType = _choices("GeneratorType", "AUTO", "TF_GENERATOR", "DALI_GENERATOR")
 Fit = _choices("Fit", "resize", "crop")
 Labels = _choices("Labels", "liver", "liver_and_tumour")
+EvaluationSplit = _choices("EvaluationSplit", "val", "held_out")
 Convention = _choices("Convention", "clear", "lits")
 ClusterKind = _choices("ClusterKind", "auto", "slurm", "none")
 AmpDtype = _choices("AmpDtype", "float16", "bfloat16")
@@ -59,19 +60,38 @@ class DataPreparation:
 
 
 @dataclass
-class Split:
-    """`DATASET.TRAIN` and `DATASET.VAL`: a folder or a list of files each."""
+class SliceFiles:
+    """`DATASET.VAL`: a folder or a list of files each."""
 
     IMAGES_PATH: Any = MISSING
     MASK_PATH: Any = MISSING
 
 
 @dataclass
+class TrainingSlices(SliceFiles):
+    """`DATASET.TRAIN`: files as in `DATASET.VAL`, and which of them to use."""
+
+    EMPTY_SLICES: float = within(0, 1)
+
+
+@dataclass
+class CaseSplit:
+    """`DATASET.SPLIT`: validation cases out of TRAIN."""
+
+    VAL_FRACTION: float = within(0, 0.99)
+    VAL_CASES: list[str] | None = MISSING
+    FOLDS: int = at_least(0)
+    FOLD: int = at_least(0)
+    SEED: int = within(0, 2**32 - 1)
+
+
+@dataclass
 class Dataset:
     """`DATASET`: the slices to train and to validate on."""
 
-    TRAIN: Split = field(default_factory=Split)
-    VAL: Split = field(default_factory=Split)
+    TRAIN: TrainingSlices = field(default_factory=TrainingSlices)
+    VAL: SliceFiles = field(default_factory=SliceFiles)
+    SPLIT: CaseSplit = field(default_factory=CaseSplit)
     ALLOW_SHARED_CASES: bool = MISSING
 
 
@@ -280,8 +300,9 @@ class Optimization:
 
 @dataclass
 class Evaluation:
-    """`EVALUATION`: how scans are scored."""
+    """`EVALUATION`: which scans are scored, and how."""
 
+    SPLIT: EvaluationSplit = MISSING
     CONVENTION: Convention = MISSING
     KEEP_LARGEST_COMPONENT: bool = MISSING
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from omegaconf import DictConfig
 
@@ -11,7 +13,9 @@ from data_generators.dali_files import check_dali_files
 from data_generators.epoch_order import EpochOrder
 from data_generators.slice_reader import SliceReader, slice_reader
 from data_generators.tf_data_generator import SliceSequence
+from utils.case_split import TRAIN, VAL
 from utils.errors import UserError
+from utils.foreground import has_foreground
 from utils.log import logger
 from utils.runtime import Runtime
 from utils.slice_files import SlicePair, list_split
@@ -19,7 +23,7 @@ from utils.slice_files import SlicePair, list_split
 
 @dataclass(frozen=True)
 class DataSplit:
-    """The slices of TRAIN or VAL, ready to be iterated.
+    """The slices of a split, ready to be iterated.
 
     Attributes:
         dataset: a `SliceSequence` to iterate, or what `fit` takes on any number of replicas:
@@ -44,9 +48,10 @@ class DataSplit:
 def get_data_generator(
     cfg: DictConfig, mode: str, runtime: Runtime, for_fit: bool = False
 ) -> DataSplit:
-    """The batches of `mode`, TRAIN or VAL.
+    """The batches of `mode`, TRAIN, VAL or HELD_OUT (see `list_split`).
 
-    Training takes full batches and shuffles by SEED and epoch; validation takes every slice once,
+    Training takes full batches and shuffles by SEED and epoch, with the share of slices without
+    foreground that `DATASET.TRAIN.EMPTY_SLICES` says; validation takes every slice once,
     its last batch being smaller if need be, or, for `fit`, padded with slices of no weight. DALI
     has full batches only, so that it serves training; validation always reads with the TF
     generator, which gives the same arrays.
@@ -56,21 +61,22 @@ def get_data_generator(
             was asked for and is not installed or cannot read the files.
     """
     pairs = list_split(cfg, mode)
-    is_training = mode == "TRAIN"
+    is_training = mode == TRAIN
     global_batch = cfg.HYPER_PARAMETERS.BATCH_SIZE * runtime.replicas
-    if is_training and len(pairs) < global_batch:
-        raise UserError(
-            f"HYPER_PARAMETERS.BATCH_SIZE: found {global_batch} slices per step over "
-            f"{runtime.replicas} replica(s), but DATASET.TRAIN has only {len(pairs)} slices"
-        )
     order = EpochOrder(
         len(pairs),
         global_batch,
         cfg.HYPER_PARAMETERS.STEPS_PER_EPOCH if is_training else None,
         full_batches=is_training,
-        shuffle=cfg.PREPROCESS_DATA.SHUFFLE[mode].VALUE,
+        shuffle=cfg.PREPROCESS_DATA.SHUFFLE[TRAIN if is_training else VAL].VALUE,
         seed=cfg.SEED,
+        **(_empty_slices(cfg, pairs) if is_training else {}),
     )
+    if is_training and order.available < global_batch:
+        raise UserError(
+            f"HYPER_PARAMETERS.BATCH_SIZE: found {global_batch} slices per step over "
+            f"{runtime.replicas} replica(s), but training has only {order.available} slices"
+        )
     reader, threads = slice_reader(cfg), cfg.DATALOADER_WORKERS
     if is_training and _uses_dali(cfg.DATA_GENERATOR_TYPE, runtime, pairs, reader):
         stream = PathStream(pairs, order)
@@ -84,6 +90,25 @@ def get_data_generator(
     return DataSplit(
         dataset, order.steps, steps_per_epoch, start_epoch, pairs, global_batch, generator
     )
+
+
+def _empty_slices(cfg: DictConfig, pairs: Sequence[SlicePair]) -> dict[str, Any]:
+    """What `EpochOrder` must know of slices without foreground; nothing where it takes all."""
+    share = cfg.DATASET.TRAIN.EMPTY_SLICES
+    if share == 1:
+        return {}
+    with_foreground = has_foreground(pairs, cfg.DATALOADER_WORKERS, cfg.VERBOSE)
+    empty = np.flatnonzero(~with_foreground)
+    if round(share * len(empty)) + with_foreground.sum() == 0:
+        raise UserError(
+            f"DATASET.TRAIN.EMPTY_SLICES: found {share:g}, but none of the {len(pairs)} slices has "
+            "foreground, so that nothing is left to train on"
+        )
+    logger.info(
+        f"DATASET.TRAIN.EMPTY_SLICES={share:g}: every epoch takes {round(share * len(empty))} of "
+        f"{len(empty)} slices without foreground and all {with_foreground.sum()} others"
+    )
+    return {"empty": tuple(empty.tolist()), "empty_share": share}
 
 
 def _uses_dali(

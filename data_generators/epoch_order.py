@@ -1,7 +1,7 @@
 """Which slices make up the batches of an epoch: the same for every generator."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -21,6 +21,9 @@ class EpochOrder:
             epoch); otherwise the last batch may be smaller.
         shuffle: whether the order changes from epoch to epoch.
         seed: of the order.
+        empty: indices of the slices without foreground.
+        empty_share: of these, what every epoch (every round) takes, others each time; all the
+            other slices are always taken.
     """
 
     count: int
@@ -29,25 +32,41 @@ class EpochOrder:
     full_batches: bool = False
     shuffle: bool = False
     seed: int = 0
+    empty: Sequence[int] = ()
+    empty_share: float = 1.0
+
+    @property
+    def empty_taken(self) -> int:
+        """Slices without foreground in an epoch."""
+        return round(self.empty_share * len(self.empty))
+
+    @property
+    def available(self) -> int:
+        """Slices that an epoch chooses from: those with foreground, and a share of the others."""
+        return self.count - len(self.empty) + self.empty_taken
 
     @property
     def steps(self) -> int:
-        """Batches per epoch."""
-        available = self.count / self.batch_size
-        whole = math.floor(available) if self.full_batches else math.ceil(available)
+        """Batches per epoch, the same in all."""
+        batches = self.available / self.batch_size
+        whole = math.floor(batches) if self.full_batches else math.ceil(batches)
         return self.steps_per_epoch or whole
 
     def positions(self, epoch: int) -> np.ndarray:
         """Indices of the slices of `epoch`, batch after batch."""
         is_free = self.steps_per_epoch is None and not self.full_batches
-        wanted = self.count if is_free else self.steps * self.batch_size
-        rounds = [
-            np.random.default_rng([self.seed, epoch, repeat]).permutation(self.count)
-            if self.shuffle
-            else np.arange(self.count)
-            for repeat in range(math.ceil(wanted / self.count))
-        ]
-        return np.concatenate(rounds)[:wanted]
+        wanted = self.available if is_free else self.steps * self.batch_size
+        rounds = math.ceil(wanted / self.available)
+        return np.concatenate([self._round(epoch, number) for number in range(rounds)])[:wanted]
+
+    def _round(self, epoch: int, number: int) -> np.ndarray:
+        """Indices of all the slices that are available, in an order of their own."""
+        rng = np.random.default_rng([self.seed, epoch, number])
+        left_out = len(self.empty) - self.empty_taken
+        indices = np.arange(self.count)
+        if left_out:
+            indices = np.delete(indices, rng.choice(self.empty, left_out, replace=False))
+        return rng.permutation(indices) if self.shuffle else indices
 
     def shares(self, mine: range, replicas: int, first_epoch: int = 0) -> Iterator[np.ndarray]:
         """Indices of one batch per replica in turn, step after step and epoch after epoch, endless.

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_preparation.case_records import file_state
 from data_preparation.scans import read_scan, view_transform
 from data_preparation.slices import unfit_mask
+from utils.case_records import file_state
 from utils.errors import UserError
 from utils.log import logger
 

@@ -17,6 +17,7 @@ from data_preparation.scans import (
 )
 from data_preparation.slices import SliceSettings, fit_mask, grey_slices, three_slices
 from utils.errors import UserError
+from utils.foreground import FOREGROUND
 from utils.images import case_and_slice, encode_png, image_to_mask_name
 from utils.paths import write_bytes
 
@@ -86,14 +87,17 @@ def prepare_case(job: CaseJob) -> dict[str, Any]:
     volume = read_scan(job.files.volume, job.axis_codes)
     segmentation = read_segmentation(job.files.segmentation, volume)
     grey = grey_slices(volume, job.settings)
+    foreground = ""
     voxels = np.zeros(len(LABEL_NAMES), np.int64)
     for index in range(len(volume)):
         labels = segmentation.labels(index)
         voxels += np.bincount(labels.ravel(), minlength=len(LABEL_NAMES))
         classes = np.minimum(labels, LIVER) if job.labels == "liver" else labels
-        image, mask = slice_files(job.folders, job.files.case, index)
-        write_bytes(image, encode_png(three_slices(grey, index)))
-        write_bytes(mask, encode_png(fit_mask(classes, job.settings)))
+        mask = fit_mask(classes, job.settings)
+        foreground += str(int(mask.any()))
+        image_file, mask_file = slice_files(job.folders, job.files.case, index)
+        write_bytes(image_file, encode_png(three_slices(grey, index)))
+        write_bytes(mask_file, encode_png(mask))
 
     slices, rows, columns = volume.stored.shape
     return {
@@ -108,6 +112,7 @@ def prepare_case(job: CaseJob) -> dict[str, Any]:
         "rows": rows,
         "columns": columns,
         "hu_range": list(volume.value_range()),
+        FOREGROUND: foreground,
         "label_voxels": dict(zip(LABEL_NAMES, voxels.tolist(), strict=True)),
         "warnings": header_doubts(volume, segmentation),
     }

@@ -17,7 +17,6 @@ from tqdm import tqdm
 if not __package__:  # run by path
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from data_preparation.case_records import cases_file, file_state, read_cases, write_cases
 from data_preparation.prepare_case import (
     CaseJob,
     SliceFolders,
@@ -28,6 +27,7 @@ from data_preparation.prepare_case import (
 from data_preparation.processes import run_in_processes
 from data_preparation.scans import ScanFiles, ScanFolder, find_scans
 from data_preparation.slices import slice_settings
+from utils.case_records import cases_file, file_state, read_cases, write_cases
 from utils.cli import run_command
 from utils.errors import FailedCasesError, UserError
 from utils.log import logger, progress

@@ -1,14 +1,14 @@
-"""Whether the slices of TRAIN and VAL can be trained on: every problem at once, before training.
+"""Whether the slices of all splits can be trained on: every problem at once, before training.
 
 Usage, from the project's folder:
     python data_preparation/verify_data.py [OUTPUT.CLASSES=3 ...]
 """
 
+import hashlib
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,14 +18,13 @@ from omegaconf import DictConfig
 if not __package__:  # run by path
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from data_preparation.split_leaks import SliceContent, find_leaks
+from utils.case_split import HELD_OUT, TRAIN, VAL, is_carved
 from utils.cli import run_command
 from utils.errors import UserError
-from utils.images import case_and_slice, read_image, read_mask, to_class_ids
+from utils.images import read_image, read_mask, to_class_ids
 from utils.log import logger, print_table, progress
-from utils.paths import natural_key
-from utils.slice_files import SlicePair, list_split
-
-SPLITS = ("TRAIN", "VAL")
+from utils.slice_files import SlicePair, cases_of, list_split, source_section
 
 
 @dataclass(frozen=True)
@@ -46,33 +45,47 @@ class SliceRules:
 
 
 class PairCheck(NamedTuple):
-    """Problems of a pair, and the pixels of each class where there is none in the mask."""
+    """Problems of a pair, and the pixels of each class where there is none in the mask.
+
+    `digest` is of the image's bytes, None for an image of one grey value or none at all.
+    """
 
     problems: list[str]
     pixels: np.ndarray
+    digest: bytes | None
 
 
-def verify_data(cfg: DictConfig, splits: Sequence[str] = SPLITS) -> None:
+def verify_data(cfg: DictConfig, splits: Sequence[str] | None = None) -> None:
     """Check every pair of the splits and print what they hold.
+
+    The splits are those in use: TRAIN and VAL, or, with `DATASET.SPLIT`, TRAIN, HELD_OUT and, if it
+    is there already, VAL.
 
     Raises:
         UserError: lists images or masks that are missing or cannot be decoded, sizes and label
-            values that do not fit the configuration, and cases that are in more than one split.
+            values that do not fit the configuration, and cases or images that are in more than one
+            split.
     """
     rules = _slice_rules(cfg)
-    problems, rows, cases = [], [], {}
-    for split in splits:
+    problems, rows, contents = [], [], {}
+    for split in splits or ((TRAIN, HELD_OUT, VAL) if is_carved(cfg) else (TRAIN, VAL)):
         try:
             pairs = _list_pairs(cfg, split)
         except UserError as error:
-            problems.append(str(error))
+            if split == VAL and is_carved(cfg):
+                logger.warning(f"VAL is not checked, training does without it: {error}")
+            elif str(error) not in problems:
+                problems.append(str(error))
             continue
-        cases[split] = {case_and_slice(pair.image)[0] for pair in pairs}
         checks = _check_pairs(pairs, rules, cfg.DATALOADER_WORKERS, split, cfg.VERBOSE)
         problems += [problem for check in checks for problem in check.problems]
-        rows += _summary(split, len(cases[split]), np.stack([check.pixels for check in checks]))
+        contents[split] = [
+            SliceContent(pair.image, check.digest)
+            for pair, check in zip(pairs, checks, strict=True)
+        ]
+        rows += _summary(split, len(cases_of(pairs)), np.stack([check.pixels for check in checks]))
 
-    shared = _shared_cases(cases)
+    shared = find_leaks(contents)
     if cfg.DATASET.ALLOW_SHARED_CASES:
         for sentence in shared:
             logger.warning(sentence)
@@ -87,11 +100,13 @@ def verify_data(cfg: DictConfig, splits: Sequence[str] = SPLITS) -> None:
 
 def check_pair(pair: SlicePair, rules: SliceRules) -> PairCheck:
     """Decode an image and its mask and hold them against the rules."""
-    problems, sizes = [], []
+    problems, sizes, digest = [], [], None
     pixels = np.zeros(max(rules.classes, 2), np.int64)
     try:
         image = read_image(pair.image, rules.channels)
         sizes.append((pair.image, image.shape[:2]))
+        if image.min() < image.max():
+            digest = hashlib.sha256(pair.image.read_bytes()).digest()
     except UserError as error:
         problems.append(str(error))
     try:
@@ -113,7 +128,7 @@ def check_pair(pair: SlicePair, rules: SliceRules) -> PairCheck:
             f"{file}: found {_px(size)} px; INPUT.HEIGHT x INPUT.WIDTH is {_px(rules.size)}; "
             "prepare slices of that size, or set PREPROCESS_DATA.RESIZE.VALUE=True"
         )
-    return PairCheck(problems, pixels)
+    return PairCheck(problems, pixels, digest)
 
 
 def _px(size: tuple[int, int]) -> str:
@@ -133,8 +148,9 @@ def _slice_rules(cfg: DictConfig) -> SliceRules:
 
 def _list_pairs(cfg: DictConfig, split: str) -> list[SlicePair]:
     pairs = list_split(cfg, split)
-    if cfg.DATASET[split].MASK_PATH is None:
-        raise UserError(f"DATASET.{split}.MASK_PATH: found null; {split} needs masks")
+    section = source_section(split)
+    if cfg.DATASET[section].MASK_PATH is None:
+        raise UserError(f"DATASET.{section}.MASK_PATH: found null; {split} needs masks")
     return pairs
 
 
@@ -154,18 +170,6 @@ def _summary(split: str, cases: int, pixels: np.ndarray) -> list[list[object]]:
         [split, cases, len(pixels), class_id, float(pixel_share[class_id]), float(share)]
         for class_id, share in enumerate(slice_share)
     ]
-
-
-def _shared_cases(cases: dict[str, set[str]], shown: int = 20) -> list[str]:
-    sentences = []
-    for (first, ids), (second, others) in combinations(cases.items(), 2):
-        if shared := sorted(ids & others, key=natural_key):
-            more = ", …" if len(shared) > shown else ""
-            sentences.append(
-                f"DATASET: {first} and {second} share {len(shared)} cases: "
-                f"{', '.join(shared[:shown])}{more}"
-            )
-    return sentences
 
 
 if __name__ == "__main__":

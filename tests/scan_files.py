@@ -10,7 +10,7 @@ from nibabel.orientations import axcodes2ornt, ornt_transform
 from omegaconf import DictConfig, OmegaConf
 
 from data_preparation import preprocess_data
-from data_preparation.case_records import read_cases
+from utils.case_records import read_cases
 from utils.config import validate_config
 
 ALL_AXIS_CODES = [

@@ -9,13 +9,13 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from data_preparation.case_records import cases_file, read_cases, write_cases
 from data_preparation.native_grid import on_common_grid, view_spacing
 from data_preparation.preprocess_data import preprocess_data
 from data_preparation.synthetic import write_phantoms
 from evaluate import evaluate
 from tests.conftest import SIZE
 from tests.scan_files import write_scan
+from utils.case_records import cases_file, read_cases, write_cases
 from utils.errors import UserError
 from utils.images import read_mask
 from utils.paths import natural_key

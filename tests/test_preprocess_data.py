@@ -7,7 +7,6 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from data_preparation.case_records import cases_file, read_cases
 from data_preparation.scans import restore_orientation
 from data_preparation.slices import unfit_mask
 from tests.scan_files import (
@@ -20,6 +19,7 @@ from tests.scan_files import (
     truncate,
     write_case,
 )
+from utils.case_records import cases_file, read_cases
 from utils.images import read_image, read_mask
 from utils.log import logger
 

@@ -7,7 +7,6 @@ import pytest
 
 from data_preparation import prepare_case
 from data_preparation import preprocess_data as module
-from data_preparation.case_records import read_cases
 from data_preparation.processes import run_in_processes
 from tests.scan_files import (
     finished,
@@ -19,6 +18,7 @@ from tests.scan_files import (
     write_case,
     write_scan,
 )
+from utils.case_records import read_cases
 from utils.errors import FailedCasesError, UserError
 from utils.images import read_mask
 from utils.log import logger

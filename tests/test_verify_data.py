@@ -80,7 +80,8 @@ def test_good_data_passes_and_is_summed_up(slices, make_cfg, capsys):
             mask[:8, :8] = index == 1
             name = f"{case}_{index}.png"
             (slices / "data" / split / "mask" / f"mask_{name}").write_bytes(encode_png(mask))
-            (slices / "data" / split / "images" / f"image_{name}").write_bytes(encode_png(mask))
+            image = mask + np.uint8(split == "val")
+            (slices / "data" / split / "images" / f"image_{name}").write_bytes(encode_png(image))
 
     verify_data(make_cfg(VERBOSE=1))
 
@@ -204,6 +205,22 @@ def test_a_case_in_both_splits_is_refused_unless_permitted(slices, make_cfg, mon
     monkeypatch.setattr(logger, "propagate", True)
     verify_data(make_cfg(DATASET={"ALLOW_SHARED_CASES": True}))
     assert "TRAIN and VAL share 1 cases: 28" in caplog.text
+
+
+def test_an_image_in_both_splits_under_two_names_is_refused(slices, make_cfg):
+    data = slices / "data"
+    for number in (1, 2):
+        copy = (data / f"train/images/image_29_{number}.png").read_bytes()
+        (data / f"val/images/image_1_{number}.png").write_bytes(copy)
+    blank = encode_png(np.zeros((SIZE, SIZE, 3), np.uint8))  # these tell nothing
+    for name in ("train/images/image_28_0.png", "val/images/image_0_0.png"):
+        (data / name).write_bytes(blank)
+    with pytest.raises(UserError) as error:
+        verify_data(make_cfg())
+    assert "problems (1)" in str(error.value)
+    assert "case 29 in TRAIN and case 1 in VAL have 2 identical slices: image_29_1" in str(
+        error.value
+    )
 
 
 def test_the_command_exits_with_2_and_names_the_file(slices):

@@ -11,6 +11,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from configs import CONFIG_DIR
 from configs.schema import Config
+from utils.case_split import is_carved, split_problems
 from utils.errors import UserError
 
 LEVELS = 5  # encoder levels of UNet 3+, and heads under deep supervision
@@ -187,6 +188,15 @@ def _dataset_paths(cfg: DictConfig) -> Iterator[str]:
                 yield f"DATASET.{split}.{name}: found {value!r}; expected {expected}"
 
 
+def _case_split(cfg: DictConfig) -> Iterator[str]:
+    yield from split_problems(cfg.DATASET.SPLIT)
+    if cfg.EVALUATION.SPLIT == "held_out" and not is_carved(cfg):
+        yield (
+            "EVALUATION.SPLIT: found held_out; set DATASET.SPLIT as it was in training, which says "
+            "which cases these are"
+        )
+
+
 def _gpu_ids(cfg: DictConfig) -> Iterator[str]:
     value = cfg.USE_MULTI_GPUS.GPU_IDS
     ids = list(value) if OmegaConf.is_list(value) else None
@@ -207,5 +217,6 @@ _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _axis_codes,
     _loss_terms,
     _dataset_paths,
+    _case_split,
     _gpu_ids,
 )

@@ -14,8 +14,9 @@ from utils.slice_files import SlicePair
 _FIXED = ("MODEL.", "INPUT.", "OUTPUT.")
 # Those that say where things lie, how long to train, or what the fingerprints of the data decide
 _FREE = ("MODEL.WEIGHTS_FILE_NAME", "MODEL.RESAMPLE", "WORK_DIR", "RESULTS_PATH", "RESUME",
-         "VERBOSE", "HYPER_PARAMETERS.EPOCHS", "CALLBACKS.", "DATASET.", "DATA_PREPARATION.",
-         "EVALUATION.", "PHANTOM.")  # fmt: skip
+         "VERBOSE", "HYPER_PARAMETERS.EPOCHS", "CALLBACKS.", "DATASET.TRAIN.IMAGES_PATH",
+         "DATASET.TRAIN.MASK_PATH", "DATASET.VAL.", "DATASET.SPLIT.", "DATASET.ALLOW_SHARED_CASES",
+         "DATA_PREPARATION.", "EVALUATION.", "PHANTOM.")  # fmt: skip
 
 
 def run_identity(

@@ -1,13 +1,15 @@
 """The one list of image and mask files: used by every generator, by step counting and by checks."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from omegaconf import DictConfig
 
+from utils.case_split import HELD_OUT, TRAIN, VAL, held_out_cases, is_carved
 from utils.errors import UserError
-from utils.images import IMAGE_SUFFIXES, image_to_mask_name
+from utils.images import IMAGE_SUFFIXES, case_and_slice, image_to_mask_name
 from utils.paths import natural_key, resolve_path
 
 
@@ -19,11 +21,40 @@ class SlicePair(NamedTuple):
 
 
 def list_split(cfg: DictConfig, split: str) -> list[SlicePair]:
-    """The pairs of `DATASET.<split>`, split being TRAIN or VAL; see `list_slice_pairs`."""
-    paths = cfg.DATASET[split]
-    return list_slice_pairs(
-        paths.IMAGES_PATH, paths.MASK_PATH, Path(cfg.WORK_DIR), f"DATASET.{split}"
+    """The pairs of a split, as `list_slice_pairs` finds them.
+
+    TRAIN is what to train on, HELD_OUT the cases of `DATASET.TRAIN` that `DATASET.SPLIT` keeps from
+    it (none unless it is set), and VAL is `DATASET.VAL`.
+
+    Raises:
+        UserError: see `list_slice_pairs` and `held_out_cases`.
+    """
+    source = source_section(split)
+    paths = cfg.DATASET[source]
+    pairs = list_slice_pairs(
+        paths.IMAGES_PATH, paths.MASK_PATH, Path(cfg.WORK_DIR), f"DATASET.{source}"
     )
+    if split == VAL:
+        return pairs
+    if not is_carved(cfg):
+        return pairs if split == TRAIN else []
+    cases = [case_and_slice(pair.image)[0] for pair in pairs]
+    held_out = held_out_cases(Counter(cases), cfg.DATASET.SPLIT)
+    return [
+        pair
+        for pair, case in zip(pairs, cases, strict=True)
+        if (case in held_out) == (split == HELD_OUT)
+    ]
+
+
+def cases_of(pairs: Sequence[SlicePair]) -> list[str]:
+    """The ids of the cases that the pairs belong to, in natural order."""
+    return sorted({case_and_slice(pair.image)[0] for pair in pairs}, key=natural_key)
+
+
+def source_section(split: str) -> str:
+    """The section of `DATASET` that names the files of a split."""
+    return TRAIN if split == HELD_OUT else split
 
 
 def list_slice_pairs(
