@@ -7,11 +7,13 @@ from models.inference import most_likely_class
 from utils.slice_scores import (
     count_overlap,
     dice_per_case,
+    false_positives_on_empty_slices,
     join,
     mean_or_none,
     mean_slice_dice,
     pooled_dice,
     share_of_empty_slices,
+    summarise_slices,
 )
 
 # Four slices of 1 x 6 px of two cases: truth and prediction
@@ -61,6 +63,16 @@ def test_the_predecessors_score_rewards_empty_slices():
     assert mean_slice_dice(counts) == pytest.approx(0.8)
     assert share_of_empty_slices(counts) == 0.8
     assert pooled_dice(counts) == [0.0]
+
+
+def test_false_positives_count_all_classes_on_slices_without_truth_and_on_no_others():
+    truth = np.uint8([[[0, 0, 0]], [[0, 0, 0]], [[0, 0, 1]]])
+    prediction = np.uint8([[[1, 2, 0]], [[0, 0, 1]], [[1, 1, 1]]])
+    counts = count_overlap(["a", "a", "b"], truth, prediction, classes=3)
+    assert false_positives_on_empty_slices(counts) == 3
+    assert summarise_slices(counts)["false_positive_voxels_empty_slices"] == 3
+    full = count_overlap(["a"], np.ones((1, 1, 3)), prediction[:1], classes=3)
+    assert false_positives_on_empty_slices(full) == 0
 
 
 def test_a_single_class_is_scored_as_class_1():

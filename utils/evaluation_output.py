@@ -136,4 +136,8 @@ def _print_slices(slices: dict[str, Any]) -> None:
         f"Mean slice Dice (the predecessor's score): {slices['mean_slice_dice']:.4f}; an always "
         f"empty prediction gets {slices['mean_slice_dice_of_empty_prediction']:.4f}"
     )
+    console.print(
+        "False-positive voxels on slices without foreground: "
+        f"{slices['false_positive_voxels_empty_slices']}"
+    )
     console.print("n/a: a class in neither truth nor prediction; it is left out of means.")

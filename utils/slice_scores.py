@@ -101,6 +101,15 @@ def share_of_empty_slices(counts: SliceCounts) -> float:
     return float(np.mean(counts.truth.sum(axis=1) == 0))
 
 
+def false_positives_on_empty_slices(counts: SliceCounts) -> int:
+    """Foreground pixels, of any class, predicted on slices that have none in the truth.
+
+    What the classification-guided module is there to avoid. 0 where no slice is empty.
+    """
+    is_empty = counts.truth.sum(axis=1) == 0
+    return int(counts.prediction[is_empty].sum())
+
+
 def summarise_slices(counts: SliceCounts) -> dict[str, Any]:
     """All scores of this module, ready for JSON; lists have one entry per foreground class."""
     pooled, cases = pooled_dice(counts), dice_per_case(counts)
@@ -112,5 +121,6 @@ def summarise_slices(counts: SliceCounts) -> dict[str, Any]:
         "dice_per_case_mean": [mean_or_none(list(v)) for v in zip(*cases.values(), strict=True)],
         "mean_slice_dice": mean_slice_dice(counts),
         "mean_slice_dice_of_empty_prediction": share_of_empty_slices(counts),
+        "false_positive_voxels_empty_slices": false_positives_on_empty_slices(counts),
         "per_case": cases,
     }

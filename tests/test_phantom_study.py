@@ -1,0 +1,77 @@
+"""The study of variants and losses on phantom scans: its runs, its results, its table."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import phantom_study, phantom_table
+from benchmarks.phantom_study import FINGERPRINT, LOSSES, SEEDS, Cell
+from benchmarks.phantom_table import COLUMNS, read_rows, study_table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def row(cell: Cell, dice: float, false_positives: int, settings: str = FINGERPRINT) -> dict:
+    values = (*cell, dice, 0.02, dice + 0.01, false_positives, 10, 60, 1000, settings)
+    return {name: str(value) for name, value in zip(COLUMNS, values, strict=True)}
+
+
+def test_the_table_has_mean_and_sd_of_the_seeds():
+    rows = [
+        row(Cell("unet3plus", "focal", 1), 0.90, 100),
+        row(Cell("unet3plus", "focal", 2), 0.92, 130),
+        row(Cell("unet3plus_deepsup", "focal", 1), 0.95, 7),
+    ]
+    assert study_table(rows).splitlines()[2:] == [
+        "| `unet3plus` | `focal` | 2 | 0.9100 ± 0.0141 | 0.0200 ± 0.0000 | 0.9200 ± 0.0141 "
+        "| 115 ± 21 |",
+        "| `unet3plus_deepsup` | `focal` | 1 | 0.9500 | 0.0200 | 0.9600 | 7 |",
+    ]
+
+
+def test_the_readme_shows_the_committed_results():
+    assert study_table(read_rows()) in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_committed_results_are_all_runs_with_the_settings_that_are_committed():
+    rows = read_rows()
+    assert len(rows) == 3 * len(LOSSES) * len(SEEDS)
+    assert {row["settings"] for row in rows} == {FINGERPRINT}
+
+
+def test_only_runs_that_are_missing_or_have_other_settings_are_run(tmp_path, monkeypatch, capsys):
+    results, ran = tmp_path / "results.csv", []
+
+    def run(cell: Cell) -> dict:
+        if len(ran) == 4:
+            raise KeyboardInterrupt
+        ran.append(cell)
+        return row(cell, 0.9, 0)
+
+    monkeypatch.setattr(phantom_study, "RESULTS", results)
+    monkeypatch.setattr(phantom_study, "read_rows", lambda: read_rows(results))
+    monkeypatch.setattr(phantom_study, "run_in_own_process", run)
+    monkeypatch.setattr(phantom_study, "_draw_scans", lambda: None)
+    first, second = Cell("unet3plus", "unet3p_hybrid", 1), Cell("unet3plus", "unet3p_hybrid", 2)
+    phantom_study.write_csv(results, [row(first, 0.8, 5), row(second, 0.8, 5, settings="other")])
+    with pytest.raises(KeyboardInterrupt):
+        phantom_study.main()
+    assert [cell.seed for cell in ran] == [2, 3, 1, 2]
+    kept = read_rows(results)
+    assert [line["dice_per_case_mean"] for line in kept] == ["0.8"] + ["0.9"] * 4
+    assert {line["settings"] for line in kept} == {FINGERPRINT}
+
+
+@pytest.mark.parametrize("variant", ["unet3plus", "unet3plus_deepsup", "unet3plus_deepsup_cgm"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_run_is_configured_apart(variant, loss):
+    first, second = (Cell(variant, loss, seed).config() for seed in (1, 2))
+    assert (variant, 1, 2) == (first.MODEL.TYPE, first.SEED, second.SEED)
+    assert ("reference" if loss == "reference" else "unet3p_hybrid") == first.LOSS.TYPE
+    assert (loss != "focal") == first.LOSS.IOU.ENABLED
+    assert first.RESULTS_PATH != second.RESULTS_PATH
+
+
+def test_the_results_lie_where_the_table_reads_them():
+    assert phantom_study.RESULTS == phantom_table.RESULTS
+    assert phantom_table.RESULTS.is_file()
