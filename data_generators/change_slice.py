@@ -15,11 +15,10 @@ def change_slice(
     interpolated linearly. Both see grey 0 and class 0 outside.
     """
     x, y = change.positions(*mask.shape)
-    outside = {"borderMode": cv2.BORDER_CONSTANT, "borderValue": 0}
-    mask = cv2.remap(mask, x, y, cv2.INTER_NEAREST, **outside)
-    # OpenCV drops the axis of a single channel
-    moved = cv2.remap(image, x, y, cv2.INTER_LINEAR, **outside).reshape(image.shape)
-    changed = moved * np.float32(change.gain) + np.float32(change.offset)
+    mask = cv2.remap(mask, x, y, cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT)
+    moved = cv2.remap(image, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
+    moved = moved.reshape(image.shape)  # OpenCV drops the axis of a single channel
+    changed: np.ndarray = moved * np.float32(change.gain) + np.float32(change.offset)
     if change.blur:
         blurred = cv2.GaussianBlur(changed, _window(change.blur), change.blur)
         changed = blurred.reshape(image.shape)

@@ -49,7 +49,8 @@ def voxel_spacing(
     sizes = voxel_sizes(image.affine) if is_affine_trusted else image.header.get_zooms()[:3]
     if not (np.isfinite(sizes).all() and np.all(np.array(sizes) > 0)):
         raise UserError(f"{path}: its header gives no size of the voxels (found {sizes} mm)")
-    return tuple(float(size) for size in sizes)
+    x, y, z = (float(size) for size in sizes)
+    return x, y, z
 
 
 def _qform(image: nib.Nifti1Image) -> np.ndarray:

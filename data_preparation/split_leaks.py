@@ -23,7 +23,7 @@ class SliceContent(NamedTuple):
 
 def find_leaks(splits: dict[str, Sequence[SliceContent]]) -> list[str]:
     """A sentence for every two splits that share cases, and for cases that share slices."""
-    sentences = []
+    sentences: list[str] = []
     for (first, slices), (second, others) in combinations(splits.items(), 2):
         sentences += _shared_cases(first, slices, second, others)
         sentences += _shared_slices(first, slices, second, others)
@@ -45,7 +45,7 @@ def _shared_slices(
     by_digest = {item.digest: item for item in slices if item.digest is not None}
     copies: dict[tuple[str, str], list[str]] = {}
     for other in others:
-        twin = by_digest.get(other.digest)
+        twin = by_digest.get(other.digest) if other.digest else None
         if twin and twin.case != other.case:
             copies.setdefault((twin.case, other.case), []).append(
                 f"{twin.file.name} = {other.file.name}"

@@ -51,7 +51,7 @@ def banded_matmul(matrix: np.ndarray, x: KerasTensor, blocks: int) -> KerasTenso
 
         parts = []
         for rows in np.array_split(matrix, blocks):
-            (columns,) = rows.any(axis=0).nonzero()
+            columns = np.flatnonzero(rows.any(axis=0))
             window = slice(int(columns[0]), int(columns[-1]) + 1)
             parts.append(ops.matmul(np.ascontiguousarray(rows[:, window]), x[:, window]))
         return ops.concatenate(parts, axis=1), gradient

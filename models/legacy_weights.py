@@ -54,8 +54,10 @@ def read_legacy_weights(path: Path, key: str = "weights") -> tuple[dict[str, Any
             f"{len(norms)} batch normalisations with automatic names, {len(named)} other layers"
         )
     convolution_names, norm_names = _roles(backbone, variant)
-    layers = named | dict(zip(convolution_names, map(stored.get, convolutions), strict=True))
-    layers |= dict(zip(norm_names, map(stored.get, norms), strict=True))
+    layers = named | dict(
+        zip(convolution_names, map(stored.__getitem__, convolutions), strict=True)
+    )
+    layers |= dict(zip(norm_names, map(stored.__getitem__, norms), strict=True))
     identity = _identity(backbone, variant, layers)
     check_shapes(layers, dict(_shapes(identity)), f"{key}: {path} is not a {variant} on {backbone}")
     return identity, layers

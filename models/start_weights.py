@@ -96,9 +96,14 @@ def _network_weights(path: Path, identity: dict[str, Any]) -> StartWeights:
     if path.name.endswith(WEIGHTS_SUFFIX):
         card, read = read_card(path), partial(layers_from_weights, path)
     else:
-        card, read = read_legacy_weights(path, key)[0], lambda: read_legacy_weights(path, key)[1]
+        card = read_legacy_weights(path, key)[0]
+        read = partial(_legacy_layers, path, key)
     _refuse(key, path, card, identity, IDENTITY_KEYS.keys() - OF_HEADS)
     return StartWeights(key, path, read)
+
+
+def _legacy_layers(path: Path, key: str) -> Layers:
+    return read_legacy_weights(path, key)[1]
 
 
 def _encoder_weights(cfg: DictConfig, weights: str, kind: str) -> StartWeights:

@@ -87,7 +87,7 @@ def deal_into_folds(slices_per_case: Mapping[str, int], folds: int, seed: int) -
             f"DATASET.SPLIT.FOLDS: found {folds}; DATASET.TRAIN has only {len(by_size)} cases"
         )
     rng = np.random.default_rng(seed)
-    dealt = [[] for _ in range(folds)]
+    dealt: list[list[str]] = [[] for _ in range(folds)]
     for start in range(0, len(by_size), folds):
         for case, fold in zip(by_size[start:], rng.permutation(folds), strict=False):
             dealt[fold].append(case)

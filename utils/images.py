@@ -125,7 +125,8 @@ def _header(path: Path, content: bytes) -> Image.Image:
         with Image.open(BytesIO(content)) as image:
             pages = getattr(image, "n_frames", 1)
             # cv2 turns TIFF even when told not to
-            orientation = image.tag_v2.get(_TIFF_ORIENTATION, 1) if image.format == "TIFF" else 1
+            tags = getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
+            orientation = tags.get(_TIFF_ORIENTATION, 1)
     except Exception as error:  # the reader of each format fails in ways of its own
         raise _undecodable(path, error) from None
     if pages > 1:

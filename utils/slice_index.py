@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class MaskFacts(NamedTuple):
     pixels: list[int]
 
 
-Facts = ImageFacts | MaskFacts
+Facts = TypeVar("Facts", ImageFacts, MaskFacts)
 
 
 def image_facts(
@@ -56,7 +56,8 @@ def image_facts(
         image = read_image(path, channels)
         is_uniform = image.min() == image.max()
         digest = None if is_uniform else hashlib.sha256(path.read_bytes()).hexdigest()
-        return ImageFacts(*image.shape[:2], digest)
+        height, width = image.shape[:2]
+        return ImageFacts(height, width, digest)
 
     return _facts(files, f"image_{channels}", ImageFacts, read, description, verbose)
 
@@ -70,7 +71,8 @@ def mask_facts(
         mask = read_mask(path)
         pixels = np.bincount(mask.ravel())
         values = np.flatnonzero(pixels)
-        return MaskFacts(*mask.shape, values.tolist(), pixels[values].tolist())
+        height, width = mask.shape
+        return MaskFacts(height, width, values.tolist(), pixels[values].tolist())
 
     return _facts(files, "mask", MaskFacts, read, description, verbose)
 
@@ -87,17 +89,23 @@ def has_foreground(
     """
     masks = {pair.mask: False for pair in pairs if pair.mask is not None}
     found = dict(zip(masks, mask_facts(list(masks), description, verbose), strict=True))
-    if problems := [str(facts) for facts in found.values() if isinstance(facts, UserError)]:
+    problems = []
+    for mask, facts in found.items():
+        if isinstance(facts, UserError):
+            problems.append(str(facts))
+        else:
+            masks[mask] = any(facts.values)
+    if problems:
         raise UserError.listing("Masks cannot be read", problems)
-    masks |= {mask: any(facts.values) for mask, facts in found.items()}
     return np.array([pair.mask is not None and masks[pair.mask] for pair in pairs], bool)
 
 
-class _FolderIndex:
+class _FolderIndex(Generic[Facts]):
     """The entries of one kind (image or mask) in one folder."""
 
     def __init__(self, folder: Path, kind: str, facts_type: type[Facts]):
-        self._folder, self._facts_type = folder, facts_type
+        self._folder = folder
+        self._facts_type: type[Facts] = facts_type
         self._path = folder / INDEX_NAME
         self._trusted_before = 0
         self._kinds = self._read()
@@ -121,7 +129,7 @@ class _FolderIndex:
         except OSError:
             return None
         self._states[file.name] = [status.st_size, status.st_mtime_ns]
-        state, facts = self._entries.get(file.name, (None, None))
+        state, facts = self._entries.get(file.name, (None, ()))
         if state != self._states[file.name] or status.st_mtime_ns >= self._trusted_before:
             return None
         return self._facts_type(*facts)
@@ -159,16 +167,18 @@ def _facts(
             return error
 
     indices = {f: _FolderIndex(f, kind, facts_type) for f in {file.parent for file in files}}
-    found = {file: indices[file.parent].find(file) for file in files}
-    unknown = [file for file, facts in found.items() if facts is None]
+    known = {file: indices[file.parent].find(file) for file in files}
+    found: dict[Path, Facts | UserError] = {f: facts for f, facts in known.items() if facts}
+    unknown = [file for file in known if file not in found]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         bar = verbose if unknown else 0
         looks = progress(pool.map(look, unknown), description, len(unknown), "file", bar)
         found |= zip(unknown, looks, strict=True)
     new: dict[Path, dict[str, Facts]] = {}
     for file in unknown:
-        if not isinstance(found[file], UserError):
-            new.setdefault(file.parent, {})[file.name] = found[file]
+        facts = found[file]
+        if not isinstance(facts, UserError):
+            new.setdefault(file.parent, {})[file.name] = facts
     for folder, facts_by_name in new.items():
         indices[folder].write(facts_by_name)
     return [found[file] for file in files]
