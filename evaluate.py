@@ -25,7 +25,7 @@ from utils.report import ReportPicture
 from utils.results import results_folder, run_facts
 from utils.runtime import Runtime, setup_runtime
 from utils.scan_metrics import CaseScores, compare_masks, largest_component
-from utils.slice_files import SlicePair, source_section
+from utils.slice_files import SlicePair, cases_of, source_section
 from utils.slice_scores import SliceCounts, count_overlap, join, summarise_slices
 
 
@@ -63,8 +63,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     summary.json holds.
 
     Raises:
-        UserError: no masks, no weights, weights of another network, or a case that cases.json does
-            not have.
+        UserError: no masks, no weights, weights of another network, weights that were trained on
+            one of the cases, or a case that cases.json does not have.
     """
     section = source_section(_split(cfg))
     if cfg.DATASET[section].MASK_PATH is None:
@@ -130,7 +130,8 @@ def _case_records(cfg: DictConfig, pairs: list[SlicePair]) -> dict[str, dict[str
 def _predict_cases(cfg: DictConfig, runtime: Runtime, split: DataSplit) -> Iterator[CasePrediction]:
     """The cases one after the other, each as soon as its last slice is predicted."""
     model = prepare_model(cfg)
-    load_weights(model, weights_path(cfg), model_identity(cfg))
+    card = load_weights(model, weights_path(cfg), model_identity(cfg))
+    _refuse_training_cases(cfg, card, cases_of(split.pairs))
     view = inference_view(model, runtime.jit_compile)
     remaining = Counter(case_and_slice(pair.image)[0] for pair in split.pairs)
     open_cases: dict[str, list[tuple]] = {}
@@ -148,6 +149,19 @@ def _predict_cases(cfg: DictConfig, runtime: Runtime, split: DataSplit) -> Itera
                 in_order = sorted(open_cases.pop(case), key=lambda item: item[0])
                 _, *stacks = (np.stack(arrays) for arrays in zip(*in_order, strict=True))
                 yield CasePrediction(case, *stacks)
+
+
+def _refuse_training_cases(cfg: DictConfig, card: dict[str, Any], cases: list[str]) -> None:
+    known = set(card.get("training_cases", ()))
+    if shared := [case for case in cases if case in known]:
+        found = f"{weights_path(cfg)} was trained on cases that are to be scored: "
+        found += ", ".join(shared)
+        if not cfg.DATASET.ALLOW_SHARED_CASES:
+            raise UserError(
+                f"{found}; set DATASET.SPLIT as it was in training; "
+                "DATASET.ALLOW_SHARED_CASES=True permits it"
+            )
+        logger.warning(found)
 
 
 def _score(cfg: DictConfig, case: CasePrediction, record: dict[str, Any] | None) -> CaseResult:

@@ -50,7 +50,7 @@ def train(cfg: DictConfig) -> dict:
         model = prepare_model(cfg)
         compile_model(model, cfg, runtime)
 
-    best = _best_weights(cfg, runtime)
+    best = _best_weights(cfg, runtime, cases_of(training.pairs))
     stopping = EarlyStopping(MONITOR, cfg.CALLBACKS.EARLY_STOPPING.PATIENCE)
     timing = TimingCallback(training.global_batch)
     run_state = RunState(
@@ -119,10 +119,11 @@ def train(cfg: DictConfig) -> dict:
     return result
 
 
-def _best_weights(cfg: DictConfig, runtime: Runtime) -> BestWeights:
+def _best_weights(cfg: DictConfig, runtime: Runtime, training_cases: list[str]) -> BestWeights:
     card = {
         "input_size": [cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH],
         "preparation": asdict(slice_settings(cfg)),
+        "training_cases": training_cases,
     }
 
     def save(trained: keras.Model, path: Path, facts: dict) -> None:

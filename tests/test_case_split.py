@@ -102,6 +102,12 @@ def test_training_validates_on_them_and_evaluation_can_score_them(three_cases):
     assert summary["slices"]["slices"] == 3
     with pytest.raises(UserError, match="DATASET.VAL.IMAGES_PATH: folder not found"):
         evaluate(cfg)
+    others = {"SPLIT": {"VAL_CASES": ["28", "30"]}}
+    with pytest.raises(UserError, match="trained on cases that are to be scored: 28; set"):
+        evaluate(three_cases(DATASET=others, EVALUATION={"SPLIT": "held_out"}))
+    permitted = others | {"ALLOW_SHARED_CASES": True}
+    summary = evaluate(three_cases(DATASET=permitted, EVALUATION={"SPLIT": "held_out"}))
+    assert summary["slices"]["slices"] == 9
 
 
 def test_verification_looks_at_all_splits(three_cases, tmp_path, monkeypatch, caplog):
