@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+from tests.markdown import ROOT, code_blocks
+
 SMALL = [
     "INPUT.HEIGHT=32", "INPUT.WIDTH=32", "VERBOSE=2", "HYPER_PARAMETERS.EPOCHS=1",
     "HYPER_PARAMETERS.BATCH_SIZE=2", "HYPER_PARAMETERS.STEPS_PER_EPOCH=2",
@@ -24,7 +24,7 @@ LAST_LINES = {
 
 
 def commands() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
+    blocks = code_blocks("README.md", "sh")
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
