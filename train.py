@@ -6,6 +6,7 @@ from pathlib import Path
 import keras
 from omegaconf import DictConfig
 
+from callbacks.averaged_weights import AveragedWeights
 from callbacks.best_weights import BestWeights
 from callbacks.callback_list import epoch_order, log_files
 from callbacks.early_stopping import EarlyStopping
@@ -15,6 +16,7 @@ from data_generators.data_generator import get_data_generator
 from data_preparation.slices import slice_settings
 from data_preparation.verify_data import verify_data
 from models.model import MONITOR, compile_model, model_identity, prepare_model, weights_path
+from models.optimizer import averages
 from models.start_weights import StartWeights, find_start_weights
 from models.weights import WEIGHTS_SUFFIX, save_weights
 from utils.case_split import validation_split
@@ -48,7 +50,7 @@ def train(cfg: DictConfig) -> dict:
     validation = get_data_generator(cfg, validation_split(cfg), runtime, for_fit=True)
     with runtime.strategy.scope():
         model = prepare_model(cfg)
-        compile_model(model, cfg, runtime)
+        compile_model(model, cfg, runtime, training.steps)
 
     best = _best_weights(cfg, runtime, cases_of(training.pairs))
     stopping = EarlyStopping(MONITOR, cfg.CALLBACKS.EARLY_STOPPING.PATIENCE)
@@ -88,6 +90,7 @@ def train(cfg: DictConfig) -> dict:
             best,
             stopping,
             *(log_files(cfg, first_epoch) if runtime.is_chief else ()),
+            AveragedWeights(averages(model)),
             run_state,
         ],
     )

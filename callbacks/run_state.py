@@ -57,13 +57,16 @@ class RunState(keras.callbacks.Callback):
     def restore(self, model: keras.Model, states: list[dict[str, Any]]) -> None:
         """Bring the compiled `model` and all parts to the first of `states` that is undamaged.
 
-        The learning rate stays the one that `model` was compiled with.
+        The learning rate stays the one that `model` was compiled with; a schedule goes on by the
+        steps behind.
 
         Raises:
             UserError: none of them can be read.
         """
         optimizer = model.optimizer
-        optimizer.build(model.trainable_variables)  # state does not load into what is not there
+        if not optimizer.built:  # state does not load into what is not there
+            optimizer.build(model.trainable_variables)
+        has_schedule = not isinstance(optimizer.learning_rate, keras.Variable)
         rate = ops.convert_to_numpy(optimizer.learning_rate)
         for state in states:
             path = self._weights(state["epoch"])
@@ -75,7 +78,8 @@ class RunState(keras.callbacks.Callback):
             except (OSError, ValueError, KeyError) as error:
                 logger.warning(f"{path}: cannot be loaded ({str(error).strip().splitlines()[0]})")
                 continue
-            optimizer.learning_rate = rate
+            if not has_schedule:
+                optimizer.learning_rate = rate
             for variable, value in zip(_seed_states(model), state["seeds"], strict=True):
                 variable.assign(value)
             for name, part in state["parts"].items():

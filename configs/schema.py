@@ -24,6 +24,8 @@ Labels = _choices("Labels", "liver", "liver_and_tumour")
 EvaluationSplit = _choices("EvaluationSplit", "val", "held_out")
 Convention = _choices("Convention", "clear", "lits")
 ClusterKind = _choices("ClusterKind", "auto", "slurm", "none")
+OptimizerType = _choices("OptimizerType", "adam", "adamw", "sgd")
+ScheduleType = _choices("ScheduleType", "constant", "cosine", "polynomial")
 AmpDtype = _choices("AmpDtype", "float16", "bfloat16")
 ExportFormat = _choices("ExportFormat", "saved_model", "onnx")
 ImagePreprocessing = _choices("ImagePreprocessing", "normalize")
@@ -215,6 +217,16 @@ class Output:
 
 
 @dataclass
+class LearningRateSchedule:
+    """`HYPER_PARAMETERS.LEARNING_RATE_SCHEDULE`: how the learning rate changes."""
+
+    TYPE: ScheduleType = MISSING
+    WARMUP_EPOCHS: float = at_least(0)
+    FINAL_FRACTION: float = within(0, 1)
+    POWER: float = within(1e-6, 100)
+
+
+@dataclass
 class HyperParameters:
     """`HYPER_PARAMETERS`: the length and pace of training."""
 
@@ -222,6 +234,14 @@ class HyperParameters:
     BATCH_SIZE: int = at_least(1)
     LEARNING_RATE: float = within(1e-12, 1e3)
     STEPS_PER_EPOCH: int | None = at_least(1)
+    OPTIMIZER: OptimizerType = MISSING
+    MOMENTUM: float = within(0, 0.9999)
+    NESTEROV: bool = MISSING
+    WEIGHT_DECAY: float = at_least(0)
+    LEARNING_RATE_SCHEDULE: LearningRateSchedule = field(default_factory=LearningRateSchedule)
+    CLIP_NORM: float | None = at_least(1e-9)
+    GRADIENT_ACCUMULATION: int = at_least(1)
+    EMA: float | None = within(0, 0.999999)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from losses.metrics import DiceCoefficient
 from losses.unet_loss import SegmentationLoss, loss_settings, presence_loss
 from models.blocks import UnitSettings
 from models.inference_view import fold_batch_norm
+from models.optimizer import average_moving_statistics, build_optimizer, optimizer_settings
 from models.unet3plus import HEADS, MAIN_HEAD, PRESENCE, UNet3Plus, build_unet3plus
 from models.weights import WEIGHTS_SUFFIX
 from utils.config import uses_imagenet, validate_config
@@ -41,8 +42,22 @@ def prepare_model(cfg: DictConfig) -> UNet3Plus:
     )
 
 
-def compile_model(model: UNet3Plus, cfg: DictConfig, runtime: Runtime) -> None:
-    """Attach optimizer, the losses of every head and the metrics of the main head."""
+def compile_model(
+    model: UNet3Plus, cfg: DictConfig, runtime: Runtime, steps_per_epoch: int | None = None
+) -> None:
+    """Attach optimizer, the losses of every head and the metrics of the main head.
+
+    Args:
+        model: to be compiled, in the scope of the strategy that it was built in.
+        cfg: the configuration.
+        runtime: where it will run.
+        steps_per_epoch: batches; needed only where the learning rate changes.
+
+    Raises:
+        UserError: a setting of the optimizer that does not work on several replicas.
+    """
+    replicas = runtime.replicas
+    optimizer = optimizer_settings(cfg, steps_per_epoch, replicas)
     settings = loss_settings(cfg)
     losses = {head: SegmentationLoss(settings) for head in HEADS if head in model.output}
     weights = dict(zip(HEADS, cfg.LOSS.DEEP_SUPERVISION_WEIGHTS, strict=True))
@@ -53,11 +68,13 @@ def compile_model(model: UNet3Plus, cfg: DictConfig, runtime: Runtime) -> None:
         keras.metrics.MeanMetricWrapper(term, name=name) for name, term in settings.terms().items()
     ]
     model.compile(
-        optimizer=keras.optimizers.Adam(cfg.HYPER_PARAMETERS.LEARNING_RATE),
+        optimizer=build_optimizer(optimizer, model, replicas),
         loss=losses,
         loss_weights=weights,
         jit_compile=runtime.jit_compile,
     )
+    if optimizer.average is not None:
+        average_moving_statistics(model)
 
 
 def inference_view(model: UNet3Plus, jit_compile: bool = False) -> keras.Model:

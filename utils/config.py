@@ -192,6 +192,27 @@ def _loss_terms(cfg: DictConfig) -> Iterator[str]:
         yield "LOSS: FOCAL, MS_SSIM and IOU are all switched off; enable at least one"
 
 
+def _optimizer(cfg: DictConfig) -> Iterator[str]:
+    settings = cfg.HYPER_PARAMETERS
+    decay, optimizer = settings.WEIGHT_DECAY, str(settings.OPTIMIZER)
+    if optimizer == "adam" and decay:
+        yield (
+            f"HYPER_PARAMETERS.WEIGHT_DECAY: found {decay:g}; OPTIMIZER=adam has no weight decay, "
+            "OPTIMIZER=adamw is Adam with it"
+        )
+    if optimizer == "adamw" and not decay:
+        yield (
+            "HYPER_PARAMETERS.WEIGHT_DECAY: found 0; OPTIMIZER=adamw without it is adam; 0.01 is "
+            "usual"
+        )
+    warm_up = settings.LEARNING_RATE_SCHEDULE.WARMUP_EPOCHS
+    if warm_up >= settings.EPOCHS:
+        yield (
+            f"HYPER_PARAMETERS.LEARNING_RATE_SCHEDULE.WARMUP_EPOCHS: found {warm_up:g}; must be "
+            f"below HYPER_PARAMETERS.EPOCHS={settings.EPOCHS}"
+        )
+
+
 def _dataset_paths(cfg: DictConfig) -> Iterator[str]:
     for split in ("TRAIN", "VAL"):
         for name in ("IMAGES_PATH", "MASK_PATH"):
@@ -282,6 +303,7 @@ _RULES: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
     _hu_window,
     _axis_codes,
     _loss_terms,
+    _optimizer,
     _dataset_paths,
     _case_split,
     _augmentation,

@@ -11,13 +11,16 @@ from utils.log import logger
 from utils.slice_files import SlicePair
 
 # Sections and keys that decide what the state's numbers mean
-_FIXED = ("MODEL.", "INPUT.", "OUTPUT.")
+_FIXED = ("MODEL.", "INPUT.", "OUTPUT.", "HYPER_PARAMETERS.OPTIMIZER", "HYPER_PARAMETERS.MOMENTUM",
+          "HYPER_PARAMETERS.LEARNING_RATE_SCHEDULE.TYPE", "HYPER_PARAMETERS.EMA",
+          "HYPER_PARAMETERS.GRADIENT_ACCUMULATION")  # fmt: skip
 # Those that say where things lie, how long to train, or what the fingerprints of the data decide
 # (each name stands for all keys that begin with it, such as MODEL.WEIGHTS_FILE_NAME)
 _FREE = ("MODEL.WEIGHTS", "MODEL.RESAMPLE", "WORK_DIR", "RESULTS_PATH", "RESUME",
          "VERBOSE", "HYPER_PARAMETERS.EPOCHS", "CALLBACKS.", "DATASET.TRAIN.IMAGES_PATH",
          "DATASET.TRAIN.MASK_PATH", "DATASET.VAL.", "DATASET.SPLIT.", "DATASET.ALLOW_SHARED_CASES",
          "DATA_PREPARATION.", "EVALUATION.", "PHANTOM.")  # fmt: skip
+_EPOCHS, _SCHEDULE = "HYPER_PARAMETERS.EPOCHS", "HYPER_PARAMETERS.LEARNING_RATE_SCHEDULE.TYPE"
 
 
 def run_identity(
@@ -40,15 +43,16 @@ def _fingerprint(pairs: Sequence[SlicePair]) -> dict[str, Any]:
 def refuse_other_run(saved: dict[str, Any], current: dict[str, Any]) -> None:
     """Compare two identities; other changes than in `_FREE` are warned of.
 
+    So is the number of epochs where the learning rate depends on it.
+
     Raises:
         UserError: model, class count, precision or data set are not those of the saved run.
     """
     before, now = _flat(saved["config"]), _flat(current["config"])
-    changed = [
-        key
-        for key in now
-        if key in before and before[key] != now[key] and not key.startswith(_FREE)
-    ]
+    free = [key for key in now if key.startswith(_FREE)]
+    if now.get(_SCHEDULE, "constant") != "constant":
+        free.remove(_EPOCHS)
+    changed = [key for key in now if key in before and before[key] != now[key] and key not in free]
     problems = [
         f"{key}: found {now[key]!r}; the interrupted run has {before[key]!r}"
         for key in changed
