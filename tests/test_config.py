@@ -29,8 +29,16 @@ def test_partial_config_takes_the_rest_from_the_yaml_and_interpolates():
     assert cfg.MODEL.BACKBONE.TYPE == "vgg19"
 
 
-def test_none_is_null():
-    assert validate_config(nested("DATASET.VAL.MASK_PATH", "None")).DATASET.VAL.MASK_PATH is None
+@pytest.mark.parametrize("text", ["None", "none", None])
+def test_none_is_null(text):
+    assert validate_config(nested("DATASET.VAL.MASK_PATH", text)).DATASET.VAL.MASK_PATH is None
+    assert validate_config(nested("MODEL.BACKBONE.WEIGHTS", text)).MODEL.BACKBONE.WEIGHTS is None
+
+
+def test_none_stays_where_it_is_a_choice():
+    assert (
+        validate_config(nested("USE_MULTI_GPUS.CLUSTER", "none")).USE_MULTI_GPUS.CLUSTER == "none"
+    )
 
 
 def test_a_checked_config_passes_unchanged():

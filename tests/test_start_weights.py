@@ -90,7 +90,7 @@ def test_the_scaling_is_part_of_the_graph_but_not_of_weight_files(tmp_path):
     image = np.random.default_rng(0).random((1, 32, 32, 3)).astype(np.float32)
     expected = scaled(image)["d1"]
     assert np.abs(expected - plain(image)["d1"]).max() > 1e-3
-    np.testing.assert_allclose(inference_view(scaled)(image), expected, atol=1e-5)
+    np.testing.assert_allclose(inference_view(scaled)(image), expected, atol=1e-4)
     scaled.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded(image)["d1"], expected)

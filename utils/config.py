@@ -86,7 +86,7 @@ def _assign_value(section: DictConfig, entry: Field, value: Any, key: str) -> It
         hint = _did_you_mean(str(value), [str(choice) for choice in choices])
         yield f"{key}: found {value!r}; choices: {', '.join(map(str, choices))}{hint}"
         return
-    if value == "None":  # what Python users write for YAML's null
+    if value in ("None", "none") and not choices:  # what people write for YAML's null
         value = None
     if isinstance(value, dict):
         # Case ids that look like numbers are still names
