@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from omegaconf import DictConfig
 from scipy.interpolate import BSpline
+from scipy.sparse import csr_array
 
 _STREAM = 1  # keeps these numbers apart from those of the epoch's order
 _DEGREE = 3  # of the splines between control points
@@ -76,7 +77,7 @@ class SliceChange(NamedTuple):
     offset: float
     blur: float
     noise: float
-    noise_seed: tuple[int, ...]
+    noise_seed: int
 
     def positions(self, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
         """x and y in the original of every pixel, float32 of shape (height, width).
@@ -87,7 +88,8 @@ class SliceChange(NamedTuple):
         found = [a * x + b * y + c - 0.5 for a, b, c in self.matrix]
         if self.control is not None:
             down, across = _spline_weights(height, self.grid), _spline_weights(width, self.grid)
-            found = np.array(found) + down @ self.control @ across.T
+            moves = [(across @ (down @ control).T).T for control in self.control]
+            found = [at + move for at, move in zip(found, moves, strict=True)]
         return tuple(at.astype(np.float32) for at in found)
 
 
@@ -103,8 +105,7 @@ class Augmentation:
     def draw(self, epoch: int, place: int) -> SliceChange:
         """The change of the slice at `place` in the order of `epoch`."""
         ranges = self.ranges
-        seed = (self.seed, epoch, place, _STREAM)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng([self.seed, epoch, place, _STREAM])
         shares = rng.random(10).tolist()
         turn, size, right, down, mirror, upend, light, contrast, blur, noise = shares
         gain = _between(*ranges.contrast, contrast)
@@ -121,7 +122,7 @@ class Augmentation:
             offset=(1 - gain) / 2 + ranges.brightness * _either_way(light) / ranges.hu_window,
             blur=ranges.blur * blur,
             noise=ranges.noise * noise / ranges.hu_window,
-            noise_seed=(*seed, 1),
+            noise_seed=int(rng.integers(2**31)),
         )
 
     def _matrix(
@@ -175,7 +176,7 @@ def _either_way(share: float) -> float:
 
 
 @cache
-def _spline_weights(length: int, grid: int) -> np.ndarray:
+def _spline_weights(length: int, grid: int) -> csr_array:
     """The weight of every control point at every pixel centre, shape (length, control points).
 
     Cubic B-splines: weights are positive and add up to 1, so that no pixel moves further than the
@@ -183,4 +184,4 @@ def _spline_weights(length: int, grid: int) -> np.ndarray:
     (Choi and Lee, Injectivity conditions of 2D and 3D uniform cubic B-spline functions, 2000).
     """
     knots = np.arange(-_DEGREE, math.ceil(length / grid) + _DEGREE + 1) * float(grid)
-    return BSpline.design_matrix(np.arange(length) + 0.5, knots, _DEGREE).toarray()
+    return BSpline.design_matrix(np.arange(length) + 0.5, knots, _DEGREE)

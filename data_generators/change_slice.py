@@ -18,14 +18,18 @@ def change_slice(
     mask = cv2.remap(mask, x, y, cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT)
     moved = cv2.remap(image, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
     moved = moved.reshape(image.shape)  # OpenCV drops the axis of a single channel
-    changed: np.ndarray = moved * np.float32(change.gain) + np.float32(change.offset)
+    changed: np.ndarray = moved * np.float32(change.gain)
+    changed += np.float32(change.offset)
     if change.blur:
         blurred = cv2.GaussianBlur(changed, _window(change.blur), change.blur)
         changed = blurred.reshape(image.shape)
     if change.noise:
-        rng = np.random.default_rng(change.noise_seed)
-        changed += np.float32(change.noise) * rng.standard_normal(image.shape, np.float32)
-    return np.where(moved > 0, changed.clip(0, 1), np.float32(0)), mask
+        cv2.setRNGSeed(change.noise_seed)  # of this thread; five times as fast as numpy's
+        noise = np.empty((len(mask), image[0].size), np.float32)
+        changed += cv2.randn(noise, 0, change.noise).reshape(image.shape)
+    np.clip(changed, 0, 1, out=changed)
+    np.copyto(changed, 0, where=moved == 0)
+    return changed, mask
 
 
 def _window(sigma: float) -> tuple[int, int]:
