@@ -27,7 +27,7 @@ help:  ## Show this list
 
 setup: $(STAMP) $(DALI_STAMP)  ## Make the virtual environment and install everything
 
-$(STAMP): requirements.txt requirements-dev.txt
+$(STAMP): requirements.txt requirements-export.txt requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt

@@ -84,25 +84,28 @@ def export_checked(
         The largest difference of a probability.
 
     Raises:
-        UserError: it cannot be loaded, or differs by more than 1e-4; `path` is then as it was.
+        UserError: it cannot be written or loaded, or differs by more than 1e-4; `path` is then as
+            it was.
     """
     signature = [keras.InputSpec(shape=(batch, *images.shape[1:]), dtype="float32", name="image")]
     expected = view.predict_on_batch(images)
     keras_format = {"saved_model": "tf_saved_model"}.get(kind, kind)
     with atomic_path(path) as temporary:
-        view.export(temporary, format=keras_format, input_signature=signature, verbose=False)
         try:
+            view.export(temporary, format=keras_format, input_signature=signature, verbose=False)
             actual = _LOADERS[kind](temporary)(images)
-        except Exception as error:  # each runtime has errors of its own
-            raise UserError(f"{_refusal(kind)} cannot be loaded again: {error}") from None
-        difference = float(np.abs(actual - expected).max())
+        except Exception as error:  # each converter and runtime has errors of its own
+            raise UserError(
+                f"EXPORT.FORMATS: {kind} could not be written and loaded again "
+                f"({type(error).__name__}: {error})"
+            ) from None
+        same_shape = actual.shape == expected.shape
+        difference = float(np.abs(actual - expected).max()) if same_shape else np.inf
         if not difference <= TOLERANCE:  # also refuses NaN
-            raise UserError(f"{_refusal(kind)} differs from Keras by {difference:.1e}")
+            raise UserError(
+                f"EXPORT.FORMATS: {kind} is not kept, it differs from Keras by {difference:.1e}"
+            )
     return difference
-
-
-def _refusal(kind: str) -> str:
-    return f"EXPORT.FORMATS: {kind} is not kept, as what was written"
 
 
 def _require_packages(formats: list[str]) -> None:
