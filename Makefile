@@ -63,9 +63,9 @@ $(NGC)/.installed: requirements.txt requirements-dev.txt constraints-ngc.txt
 	$(call install_dali,$(NGC))
 	@touch $@
 
-bench: setup  ## Measure the operators and the network against plain Keras layers, side by side
-	$(BIN)/python -m benchmarks.operators
-	$(BIN)/python -m benchmarks.model
+bench: setup  ## Measure everything that is said to be fast against its plain way, side by side
+	for name in operators model input preparation evaluation; do $(BIN)/python -m benchmarks.$$name || exit; done
+	$(BIN)/python -m benchmarks.readme
 
 docs: setup  ## Write configs/README.md anew, after keys or their readers have changed
 	$(BIN)/python -m utils.config_reference

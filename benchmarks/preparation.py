@@ -1,9 +1,10 @@
 """Slices per second of the preparation, against a plain loop over whole scans; peak memory.
 
-`python -m benchmarks.preparation`; `python -m benchmarks.preparation FOLDER nii.gz` prints the peak
+`python -m benchmarks.preparation`; `python -m benchmarks.preparation FOLDER` prints the peak
 memory, MB, of a process that prepares the scan in FOLDER.
 """
 
+import resource
 import statistics
 import sys
 import time
@@ -15,7 +16,7 @@ import nibabel as nib
 import numpy as np
 from omegaconf import DictConfig
 
-from benchmarks.measure import own_peak_memory, printed_number, report
+from benchmarks.measure import printed_number, report
 from data_preparation.phantom import draw_phantom
 from data_preparation.preprocess_data import preprocess_data
 from utils.config import validate_config
@@ -27,7 +28,7 @@ WINDOW = (-200, 250)  # HU
 
 
 def write_scans(folder: Path, count: int, slices: int, ending: str = "nii") -> None:
-    """The same phantom `count` times, drawn small, enlarged, with noise in every voxel; as LPS."""
+    """The same phantom `count` times, drawn small, enlarged, with noise in every voxel; as LAS."""
     hu, labels, _ = draw_phantom(seed=0, case=0, size=SIZE // 4, slices=30)
     rng = np.random.default_rng(0)
     noise = rng.normal(0, 12, (SIZE, SIZE)).round().astype(np.int16)
@@ -41,7 +42,7 @@ def write_scans(folder: Path, count: int, slices: int, ending: str = "nii") -> N
     folder.mkdir(parents=True)
     for case in range(count):
         for kind, voxels in (("volume", volume), ("segmentation", mask)):
-            image = nib.Nifti1Image(voxels, np.diag([-0.7, -0.7, 1.0, 1.0]))
+            image = nib.Nifti1Image(voxels, np.diag([-0.7, 0.7, 1.0, 1.0]))
             nib.save(image, folder / f"{kind}-{case}.{ending}")
 
 
@@ -121,6 +122,13 @@ def memory_row(folder: Path, ending: str) -> dict:
     return _row(f"peak memory of a process, MB, .{ending}", round(peak), "", MEMORY_TARGET)
 
 
+def peak_memory(scans: Path) -> float:
+    """Peak memory, MB, of the worker process that prepares the scan in a folder."""
+    with TemporaryDirectory() as work_dir:
+        preprocess_data(configuration(scans, Path(work_dir)))
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
 def _row(quantity: str, value: int, ratio: float | str, target: str) -> dict:
     return {"quantity": quantity, "value": value, "ratio": ratio, "target": target}
 
@@ -132,18 +140,6 @@ def main() -> None:
         rows += [memory_row(Path(folder), ending) for ending in ("nii", "nii.gz")]
     title = f"Preparation of {SIZE} x {SIZE} x {SLICES} voxels (speed) and {LONG_SCAN} slices"
     report("preparation", title, rows)
-
-
-def peak_memory(scans: Path) -> float:
-    """Peak memory of this process, MB, after it has prepared the case as a worker would."""
-    from data_preparation import preprocess_data as module
-    from data_preparation.prepare_case import prepare_case
-
-    cfg = configuration(scans, scans / "work")
-    (split,) = module._find_splits(cfg)
-    jobs, _ = module._jobs(split, cfg)
-    prepare_case(jobs["0"])
-    return 1024 * own_peak_memory()
 
 
 if __name__ == "__main__":

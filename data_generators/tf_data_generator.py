@@ -1,8 +1,10 @@
 """Slices as a Keras `PyDataset`, which also makes the data set that `fit` takes."""
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import tee
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -14,6 +16,20 @@ from data_generators.epoch_order import EpochOrder, Share
 from data_generators.slice_reader import SliceReader
 from utils.runtime import Runtime
 from utils.slice_files import SlicePair
+
+
+class _StartedBatch(NamedTuple):
+    """Arrays that `jobs` are filling."""
+
+    images: np.ndarray
+    masks: np.ndarray
+    jobs: list[Future]
+
+    def wait(self) -> tuple[np.ndarray, np.ndarray]:
+        """Images and masks when all are there; raises what a job has raised."""
+        for job in self.jobs:
+            job.result()
+        return self.images, self.masks
 
 
 class SliceSequence(keras.utils.PyDataset):
@@ -59,18 +75,12 @@ class SliceSequence(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Batch `index` of the current epoch."""
-        return self._read(self._batch(index))
+        return self._start(self._batch(index)).wait()
 
     def _batch(self, index: int) -> Share:
         size = self._order.batch_size
         slices = self._positions[index * size : (index + 1) * size]
         return Share(self._epoch, index * size + np.arange(len(slices)), slices)
-
-    def _read(self, share: Share) -> tuple[np.ndarray, np.ndarray]:
-        read = partial(self._read_slice, share.epoch)
-        arrays = self._pool.map(read, share.places.tolist(), share.slices.tolist())
-        images, masks = zip(*arrays, strict=True)
-        return np.stack(images), np.stack(masks)
 
     def _read_slice(self, epoch: int, place: int, position: int) -> tuple[np.ndarray, np.ndarray]:
         image, mask = self._reader.read(self._pairs[position])
@@ -79,14 +89,31 @@ class SliceSequence(keras.utils.PyDataset):
         return change_slice(image, mask, self._augmentation.draw(epoch, place))
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The batches of the current epoch, each read while the one before is in use."""
-        with ThreadPoolExecutor(1, thread_name_prefix="batch_ahead") as ahead:
-            upcoming = ahead.submit(self.__getitem__, 0)
-            for index in range(1, len(self) + 1):
-                batch = upcoming.result()
-                if index < len(self):
-                    upcoming = ahead.submit(self.__getitem__, index)
-                yield batch
+        """The batches of the current epoch."""
+        return self._read(self._batch(index) for index in range(len(self)))
+
+    def _read(self, shares: Iterable[Share]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The arrays of batch after batch, each read while the one before is in use."""
+        started: deque[_StartedBatch] = deque()
+        for share in shares:
+            started.append(self._start(share))
+            if len(started) > 1:
+                yield started.popleft().wait()
+        for batch in started:
+            yield batch.wait()
+
+    def _start(self, share: Share) -> _StartedBatch:
+        """Let the threads read a batch, each slice right into its place."""
+        size = (len(share.slices), self._reader.height, self._reader.width)
+        images = np.empty((*size, self._reader.channels), np.float32)
+        masks = np.empty(size, np.uint8)
+
+        def read(row: int, place: int, position: int) -> None:
+            images[row], masks[row] = self._read_slice(share.epoch, place, position)
+
+        rows = enumerate(zip(share.places.tolist(), share.slices.tolist(), strict=True))
+        jobs = [self._pool.submit(read, row, *slice_at) for row, slice_at in rows]
+        return _StartedBatch(images, masks, jobs)
 
     def batch_pairs(self, index: int) -> list[SlicePair]:
         """The files of batch `index` in the current epoch."""
@@ -119,9 +146,10 @@ class SliceSequence(keras.utils.PyDataset):
 
             def batches() -> Iterator[tuple[np.ndarray, ...]]:
                 mine = range(first, first + share)
-                for part in order.shares(mine, runtime.replicas, self._epoch):
+                parts, ahead = tee(order.shares(mine, runtime.replicas, self._epoch))
+                for part, batch in zip(parts, self._read(ahead), strict=True):
                     weights = np.where(part.slices < 0, np.float32(0), weight)
-                    yield (*self._read(part), weights)[:arrays]
+                    yield (*batch, weights)[:arrays]
 
             return tf.data.Dataset.from_generator(
                 batches, output_signature=tuple(signature[:arrays])

@@ -5,7 +5,6 @@ column 0 the patient's right (the radiological picture of a patient who lies on 
 nibabel's axis codes, which name the end an axis points to, that is S, P, L.
 """
 
-import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from nibabel.filebasedimages import ImageFileError
 from nibabel.orientations import apply_orientation, axcodes2ornt, ornt_transform
 from nibabel.spatialimages import HeaderDataError
 
+from data_preparation.mapped_voxels import map_voxels, release_memory
 from data_preparation.scan_headers import axis_codes_of, orientation_doubt, voxel_spacing
 from utils.errors import UserError
 
@@ -25,7 +25,6 @@ VIEW_AXIS_CODES = "SPL"
 LABEL_NAMES = ("background", "liver", "tumour")
 
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, ImageFileError, HeaderDataError)
-_PIECE = 1 << 20  # bytes
 _ROUNDING = 1e-3  # how far a label may lie from an integer
 _LARGEST_HALF_STEP = 1e-2  # more, where a scale factor has quantised it
 _AFFINE_TOLERANCE_MM = 1e-3
@@ -36,8 +35,9 @@ class Scan:
     """A volume or a segmentation, its voxels still as the file stores them.
 
     Attributes:
-        stored: unscaled voxels in the order of the view (slice, row, column), mapped from the file
-            where it is not compressed.
+        stored: unscaled voxels in the order of the view (slice, row, column), mapped from the file,
+            or from an uncompressed copy in the system's folder for temporary files, so that memory
+            need not hold the scan.
         slope: factor from stored voxels to HU or labels.
         intercept: summand, added after the factor.
         shape: the grid of the file (three axes, as stored).
@@ -72,6 +72,7 @@ class Scan:
         with np.errstate(over="ignore"):  # becomes infinite, which is refused
             stored = self.stored[index].astype(np.float32, order="C")
             values = stored * np.float32(self.slope) + np.float32(self.intercept)
+        release_memory(self.stored)
         if not np.isfinite(values).all():
             raise UserError(f"{self.path}: found NaN or infinite voxels in slice {index}")
         return values
@@ -98,8 +99,11 @@ class Scan:
 
     def value_range(self) -> tuple[float, float]:
         """Least and greatest value of the scan, HU."""
-        ends = float(self.stored.min()), float(self.stored.max())
-        low, high = sorted(end * self.slope + self.intercept for end in ends)
+        ends = []
+        for stored in self.stored:
+            ends += [float(stored.min()), float(stored.max())]
+            release_memory(self.stored)
+        low, high = sorted(end * self.slope + self.intercept for end in (min(ends), max(ends)))
         return low, high
 
     def _label_tolerance(self) -> float:
@@ -129,7 +133,7 @@ def read_scan(path: Path, axis_codes: str | None = None) -> Scan:
     if len(shape) != 3 or 0 in shape or any(length != 1 for length in image.shape[3:]):
         raise UserError(f"{path}: found shape {image.shape}; expected three axes")
     with _naming_failures(path):
-        voxels = _stored_voxels(image, path).reshape(shape, order="F")
+        voxels = map_voxels(path, image.dataobj).reshape(shape, order="F")
 
     codes = axis_codes or axis_codes_of(image.affine, path)
     doubt = orientation_doubt(image)
@@ -191,17 +195,6 @@ def restore_orientation(view: np.ndarray, axis_codes: str) -> np.ndarray:
     """
     back = ornt_transform(axcodes2ornt(VIEW_AXIS_CODES), axcodes2ornt(axis_codes))
     return apply_orientation(view, back)
-
-
-def _stored_voxels(image: nib.Nifti1Image, path: Path) -> np.ndarray:
-    """The voxels without scaling; a compressed file is read to its end, where the checksum is."""
-    if path.suffix.lower() != ".gz":
-        return image.dataobj.get_unscaled()
-    with gzip.open(path) as file:
-        voxels = type(image).from_stream(file).dataobj.get_unscaled()
-        while file.read(_PIECE):
-            pass
-    return voxels
 
 
 @contextmanager
