@@ -201,6 +201,7 @@ class TensorBoard:
     """`CALLBACKS.TENSORBOARD`."""
 
     PATH: str = MISSING
+    IMAGES: int = at_least(0)
 
 
 @dataclass

@@ -70,7 +70,13 @@ def verify_data(cfg: DictConfig, splits: Sequence[str] = SPLITS) -> None:
         cases[split] = {case_and_slice(pair.image)[0] for pair in pairs}
         checks = _check_pairs(pairs, rules, cfg.DATALOADER_WORKERS, split, cfg.VERBOSE)
         problems += [problem for check in checks for problem in check.problems]
-        rows += _summary(split, len(cases[split]), np.stack([check.pixels for check in checks]))
+        pixels = np.stack([check.pixels for check in checks])
+        rows += _summary(split, len(cases[split]), pixels)
+        if not pixels[:, 1:].any():
+            logger.warning(
+                f"DATASET.{split}.MASK_PATH: no mask has any foreground; a Dice coefficient over "
+                "them is 1 as long as nothing is predicted, and 0 otherwise"
+            )
 
     shared = _shared_cases(cases)
     if cfg.DATASET.ALLOW_SHARED_CASES:

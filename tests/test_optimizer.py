@@ -1,6 +1,5 @@
 """Learning rate, weight decay, clipping, accumulation and averaging, by hand-computed steps."""
 
-
 import keras
 import numpy as np
 import pytest
