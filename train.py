@@ -4,20 +4,41 @@ from dataclasses import asdict
 from pathlib import Path
 
 import keras
+import numpy as np
+from keras import ops
 from omegaconf import DictConfig
 
 from callbacks.averaged_weights import AveragedWeights
 from callbacks.best_weights import BestWeights
-from callbacks.callback_list import epoch_order, log_files
+from callbacks.callback_list import (
+    epoch_order,
+    learning_rate_log,
+    log_files,
+    tensorboard_folder,
+)
+from callbacks.curves import write_curves
 from callbacks.early_stopping import EarlyStopping
+from callbacks.loss_guard import LossGuard
+from callbacks.prediction_images import PredictionImages, choose_slices
+from callbacks.run_screen import print_end, print_start
 from callbacks.run_state import RunState, delete_states, list_states, read_states
 from callbacks.timing import TimingCallback
-from data_generators.data_generator import get_data_generator
+from data_generators.data_generator import DataSplit, get_data_generator
+from data_generators.slice_reader import slice_reader
 from data_preparation.slices import slice_settings
 from data_preparation.verify_data import verify_data
-from models.model import MONITOR, compile_model, model_identity, prepare_model, weights_path
+from models.inference import most_likely_class
+from models.model import (
+    MONITOR,
+    compile_model,
+    loss_of_guessing,
+    model_identity,
+    prepare_model,
+    weights_path,
+)
 from models.optimizer import averages
 from models.start_weights import StartWeights, find_start_weights
+from models.unet3plus import MAIN_HEAD
 from models.weights import WEIGHTS_SUFFIX, save_weights
 from utils.case_split import validation_split
 from utils.cli import run_command
@@ -70,11 +91,15 @@ def train(cfg: DictConfig) -> dict:
         console.print(f"This run has finished after {first_epoch} epochs; more {key} goes on")
         return {"epochs": first_epoch, "best": best.state()}
 
-    console.print(
-        f"{model.name} on {cfg.MODEL.BACKBONE.TYPE}: {model.count_params():,} parameters, "
-        f"{len(training.pairs)} training and {len(validation.pairs)} validation slices, "
-        f"{training.steps} steps of {training.global_batch} slices per epoch"
-    )
+    if runtime.is_chief:
+        print_start(
+            cfg,
+            runtime,
+            model.count_params(),
+            {"Training": training.pairs, "Validation": validation.pairs},
+            f"{training.steps} batches of {training.global_batch} slices by {training.generator}",
+            {"Weights": weights_path(cfg), "Results": results_folder(cfg)},
+        )
     model.fit(
         training.dataset,
         steps_per_epoch=training.steps_per_epoch,
@@ -87,9 +112,11 @@ def train(cfg: DictConfig) -> dict:
         callbacks=[
             timing,
             epoch_order(training.start_epoch),
+            _loss_guard(cfg, model, training),
             best,
             stopping,
-            *(log_files(cfg, first_epoch) if runtime.is_chief else ()),
+            learning_rate_log(),
+            *(_logs(cfg, first_epoch, validation) if runtime.is_chief else ()),
             AveragedWeights(averages(model)),
             run_state,
         ],
@@ -117,9 +144,35 @@ def train(cfg: DictConfig) -> dict:
     }
     if runtime.is_chief:
         path = write_result(cfg, "train.json", result)
+        curves = path.with_name("curves.png")
+        write_curves(curves, run_state.history, best.best_epoch)
         run_state.finish()
-        _print_summary(result, path)
+        files = {"Weights": weights_path(cfg), "Results": path, "Curves": curves}
+        print_end(result, MONITOR, files)
     return result
+
+
+def _loss_guard(cfg: DictConfig, model: keras.Model, training: DataSplit) -> LossGuard:
+    reader = slice_reader(cfg)
+    masks = np.stack([reader.read(pair)[1] for pair in training.pairs_of_step(0, 0)])
+    return LossGuard(
+        loss_of_guessing(model, cfg, masks),
+        lambda epoch, step: [p.image.name for p in training.pairs_of_step(epoch, step)],
+    )
+
+
+def _logs(
+    cfg: DictConfig, first_epoch: int, validation: DataSplit
+) -> list[keras.callbacks.Callback]:
+    def predict(trained: keras.Model, images: np.ndarray) -> np.ndarray:
+        outputs = trained(images, training=False)
+        return most_likely_class(ops.convert_to_numpy(outputs[MAIN_HEAD]))
+
+    logs, count = log_files(cfg, first_epoch), cfg.CALLBACKS.TENSORBOARD.IMAGES
+    if count:
+        shown = choose_slices(validation.pairs, count, slice_reader(cfg).read)
+        logs.append(PredictionImages(tensorboard_folder(cfg) / "images", shown, predict))
+    return logs
 
 
 def _best_weights(cfg: DictConfig, runtime: Runtime, training_cases: list[str]) -> BestWeights:
@@ -176,22 +229,6 @@ def _first_epoch(cfg: DictConfig, runtime: Runtime, run_state: RunState, model: 
             f"{folder} here); all need WORK_DIR on a disk they share"
         )
     return run_state.epoch
-
-
-def _print_summary(result: dict, path: Path) -> None:
-    timing, best = result["timing"], result["best"]
-    console.print(
-        f"Best {MONITOR}: {best[MONITOR]:.4f} in epoch {best['epoch']}, {best['weights']}"
-    )
-    console.print(f"Results: {path}")
-    console.print(f"First batches, with compilation: {timing['warm_up_seconds']:.2f} sec")
-    print(f"Total training time: {timing['total_seconds']:.2f} sec")
-    if timing["latency_msec"] is None:
-        print("Training latency: n/a (the run had no batch after the warm-up)")
-        print("Training throughput/FPS: n/a")
-    else:
-        print(f"Training latency: {timing['latency_msec']:.2f} msec")
-        print(f"Training throughput/FPS: {timing['throughput_samples_per_sec']:.2f} samples/sec")
 
 
 if __name__ == "__main__":

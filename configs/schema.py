@@ -249,6 +249,7 @@ class TensorBoard:
     """`CALLBACKS.TENSORBOARD`."""
 
     PATH: str = MISSING
+    IMAGES: int = at_least(0)
 
 
 @dataclass

@@ -33,6 +33,7 @@ class DataSplit:
         steps_per_epoch: what `fit` must be told: `steps` where the data set has no end, or None.
         start_epoch: sets the epoch's order; to be called before its first batch.
         pairs: the files, in the order of the list.
+        order: which of them make up the batches of an epoch.
         global_batch: slices per step over all replicas.
         generator: TF_GENERATOR or DALI_GENERATOR.
     """
@@ -42,8 +43,15 @@ class DataSplit:
     steps_per_epoch: int | None
     start_epoch: Callable[[int], None]
     pairs: list[SlicePair]
+    order: EpochOrder
     global_batch: int
     generator: str
+
+    def pairs_of_step(self, epoch: int, step: int) -> list[SlicePair]:
+        """The files of a batch; both numbers count from 0."""
+        size = self.global_batch
+        positions = self.order.positions(epoch)[step * size : (step + 1) * size]
+        return [self.pairs[position] for position in positions]
 
 
 def get_data_generator(
@@ -90,7 +98,7 @@ def get_data_generator(
         if for_fit:
             dataset, steps_per_epoch = sequence.distribute(runtime), order.steps
     return DataSplit(
-        dataset, order.steps, steps_per_epoch, start_epoch, pairs, global_batch, generator
+        dataset, order.steps, steps_per_epoch, start_epoch, pairs, order, global_batch, generator
     )
 
 

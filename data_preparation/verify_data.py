@@ -84,7 +84,13 @@ def verify_data(cfg: DictConfig, splits: Sequence[str] | None = None) -> None:
             for pair, facts in zip(pairs, images, strict=True)
             if isinstance(facts, ImageFacts)
         ]
-        rows += _summary(split, len(cases_of(pairs)), np.stack([check.pixels for check in checks]))
+        pixels = np.stack([check.pixels for check in checks])
+        rows += _summary(split, len(cases_of(pairs)), pixels)
+        if not pixels[:, 1:].any():
+            logger.warning(
+                f"DATASET.{source_section(split)}.MASK_PATH: no mask has any foreground; a Dice "
+                "coefficient over them is 1 as long as nothing is predicted, and 0 otherwise"
+            )
 
     shared = find_leaks(contents)
     if cfg.DATASET.ALLOW_SHARED_CASES:

@@ -1,9 +1,12 @@
 """The adapter between the configuration and the network."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
+from keras import KerasTensor, ops
 from omegaconf import DictConfig
 
 from losses.metrics import DiceCoefficient
@@ -16,6 +19,8 @@ from models.weights import WEIGHTS_SUFFIX
 from utils.config import uses_imagenet, validate_config
 from utils.paths import resolve_path
 from utils.runtime import Runtime
+
+Loss = Callable[[KerasTensor, KerasTensor], KerasTensor]
 
 MONITOR = "val_dice_coef"  # watched by checkpoint and early stopping, the greater the better
 
@@ -58,14 +63,10 @@ def compile_model(
     """
     replicas = runtime.replicas
     optimizer = optimizer_settings(cfg, steps_per_epoch, replicas)
-    settings = loss_settings(cfg)
-    losses = {head: SegmentationLoss(settings) for head in HEADS if head in model.output}
-    weights = dict(zip(HEADS, cfg.LOSS.DEEP_SUPERVISION_WEIGHTS, strict=True))
-    weights = {head: weights[head] for head in losses}
-    if PRESENCE in model.output:
-        losses[PRESENCE], weights[PRESENCE] = presence_loss, cfg.LOSS.CGM_WEIGHT
+    losses, weights = _losses(model, cfg)
     model.head_metrics = [DiceCoefficient(cfg.OUTPUT.CLASSES)] + [
-        keras.metrics.MeanMetricWrapper(term, name=name) for name, term in settings.terms().items()
+        keras.metrics.MeanMetricWrapper(term, name=name)
+        for name, term in loss_settings(cfg).terms().items()
     ]
     model.compile(
         optimizer=build_optimizer(optimizer, model, replicas),
@@ -75,6 +76,34 @@ def compile_model(
     )
     if optimizer.average is not None:
         average_moving_statistics(model)
+
+
+def _losses(model: UNet3Plus, cfg: DictConfig) -> tuple[dict[str, Loss], dict[str, float]]:
+    """The loss of every output of `model`, and its weight."""
+    settings = loss_settings(cfg)
+    losses = {head: SegmentationLoss(settings) for head in HEADS if head in model.output}
+    weights = dict(zip(HEADS, cfg.LOSS.DEEP_SUPERVISION_WEIGHTS, strict=True))
+    weights = {head: weights[head] for head in losses}
+    if PRESENCE in model.output:
+        losses[PRESENCE], weights[PRESENCE] = presence_loss, cfg.LOSS.CGM_WEIGHT
+    return losses, weights
+
+
+def loss_of_guessing(model: UNet3Plus, cfg: DictConfig, masks: np.ndarray) -> float:
+    """The loss, regularisation included, if every class of every pixel were equally probable.
+
+    Args:
+        model: whose outputs and weights count; it is not called.
+        cfg: the section LOSS decides.
+        masks: class ids, (B, H, W).
+    """
+    losses, weights = _losses(model, cfg)
+    targets = model.targets(ops.convert_to_tensor(masks))
+    total = sum(float(ops.convert_to_numpy(loss)) for loss in model.losses)
+    for head, loss in losses.items():
+        guess = ops.full_like(targets[head], 1 / max(2, targets[head].shape[-1]))
+        total += weights[head] * float(np.mean(ops.convert_to_numpy(loss(targets[head], guess))))
+    return total
 
 
 def inference_view(model: UNet3Plus, jit_compile: bool = False) -> keras.Model:

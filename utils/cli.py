@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -64,6 +65,18 @@ def compose_config(*overrides: str, **changes: object) -> DictConfig:
         composed = hydra.compose("config", [_forced(override) for override in overrides])
     with open_dict(composed):
         return validate_config(OmegaConf.unsafe_merge(composed, changes))
+
+
+def same_command(script: str, without: tuple[str, ...] = ()) -> str:
+    """The command line that runs `script` with this command's overrides.
+
+    Args:
+        script: such as "evaluate.py".
+        without: beginnings of the keys that do not matter to it.
+    """
+    overrides = [argument.removeprefix("++") for argument in sys.argv[1:] if "=" in argument]
+    kept = [override for override in overrides if not override.startswith(without)]
+    return shlex.join(["python", script, *kept])
 
 
 def _forced(argument: str) -> str:
