@@ -27,6 +27,7 @@ from models.model import inference_view, model_identity, prepare_model, weights_
 from models.weights import load_weights, require_weights
 from utils.cli import run_command
 from utils.errors import FailedCasesError, UserError
+from utils.exhaustion import explain_exhaustion
 from utils.images import encode_png, image_to_mask_name, resize_mask
 from utils.log import console, logger, progress
 from utils.paths import atomic_path, output_folder, write_bytes
@@ -38,6 +39,7 @@ SHEET_SLICES = 16  # on the contact sheet of a scan
 ORIGIN_MARK = "UNet 3+ mask"  # in the NIfTI header of what is written here
 
 
+@explain_exhaustion
 def predict(cfg: DictConfig) -> list[Path]:
     """Predict everything that DATASET.VAL.IMAGES_PATH names, into RESULTS_PATH/predictions.
 

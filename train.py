@@ -18,6 +18,7 @@ from models.model import MONITOR, compile_model, model_identity, prepare_model, 
 from models.weights import WEIGHTS_SUFFIX, save_weights
 from utils.cli import run_command
 from utils.errors import UserError
+from utils.exhaustion import explain_exhaustion
 from utils.log import console, logger
 from utils.paths import output_folder
 from utils.results import results_folder, run_facts, write_result
@@ -25,6 +26,7 @@ from utils.run_identity import refuse_other_run, run_identity
 from utils.runtime import Runtime, setup_runtime
 
 
+@explain_exhaustion
 def train(cfg: DictConfig) -> dict:
     """Verify the data, train, keep the best weights; returns what is also written as JSON.
 

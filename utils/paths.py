@@ -1,10 +1,11 @@
 """Where files lie, and how they are written so that none is ever half there."""
 
 import json
+import os
 import re
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -47,19 +48,36 @@ def output_folder(path: Path, key: str) -> Path:
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, size: int = 0) -> Iterator[Path]:
     """A temporary name beside `path`, renamed to it on success and removed on failure.
 
     The temporary name starts with a dot and keeps all of `path`'s suffixes, so that writers which
     look at the ending (".weights.h5", ".nii.gz") do the right thing.
+
+    Args:
+        path: of the file that is to be written.
+        size: bytes to claim on the disk first, for writers that fail badly when it is full.
+
+    Raises:
+        UserError: the disk is full or does not let it be written; what was at `path` is unchanged.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{uuid.uuid4().hex[:8]}.{path.name}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if size:
+            with temporary.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
         yield temporary
         temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({_reason(error)})") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
