@@ -138,10 +138,10 @@ def _predict_scan(
     sheet = _contact_sheet(grey, masks)
     mask = _to_nifti(volume, masks, settings)
     mask.header["descrip"] = _origin(cfg, scan)
-    with atomic_path(target) as temporary:
-        nib.save(mask, temporary)
     picture = target.with_name(target.name.removesuffix(".nii.gz") + ".png")
     write_bytes(picture, encode_png(sheet))
+    with atomic_path(target) as temporary:  # last: a mask that is there is not predicted again
+        nib.save(mask, temporary)
     if cfg.SHOW:
         show(sheet)
     return [target, picture]
