@@ -19,6 +19,7 @@ from utils.cli import run_command
 from utils.contour_picture import contour_picture, widest_slice
 from utils.errors import UserError
 from utils.evaluation_output import print_scores, write_scores
+from utils.exhaustion import explain_exhaustion
 from utils.images import case_and_slice
 from utils.log import logger, progress
 from utils.report import ReportPicture
@@ -55,6 +56,7 @@ class CaseResult(NamedTuple):
     grid: str | None
 
 
+@explain_exhaustion
 def evaluate(cfg: DictConfig) -> dict[str, Any]:
     """Load the weights and score every slice and scan of `EVALUATION.SPLIT` once.
 

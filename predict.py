@@ -27,6 +27,7 @@ from models.model import inference_view, model_identity, prepare_model, weights_
 from models.weights import load_weights, require_weights
 from utils.cli import run_command
 from utils.errors import FailedCasesError, UserError
+from utils.exhaustion import explain_exhaustion
 from utils.images import encode_png, image_to_mask_name, resize_mask
 from utils.log import console, logger, progress
 from utils.paths import atomic_path, output_folder, write_bytes
@@ -38,6 +39,7 @@ SHEET_SLICES = 16  # on the contact sheet of a scan
 ORIGIN_MARK = "UNet 3+ mask"  # in the NIfTI header of what is written here
 
 
+@explain_exhaustion
 def predict(cfg: DictConfig) -> list[Path]:
     """Predict everything that DATASET.VAL.IMAGES_PATH names, into RESULTS_PATH/predictions.
 
@@ -136,10 +138,10 @@ def _predict_scan(
     sheet = _contact_sheet(grey, masks)
     mask = _to_nifti(volume, masks, settings)
     mask.header["descrip"] = _origin(cfg, scan)
-    with atomic_path(target) as temporary:
-        nib.save(mask, temporary)
     picture = target.with_name(target.name.removesuffix(".nii.gz") + ".png")
     write_bytes(picture, encode_png(sheet))
+    with atomic_path(target) as temporary:  # last: a mask that is there is not predicted again
+        nib.save(mask, temporary)
     if cfg.SHOW:
         show(sheet)
     return [target, picture]

@@ -43,6 +43,7 @@ from models.weights import WEIGHTS_SUFFIX, save_weights
 from utils.case_split import validation_split
 from utils.cli import run_command
 from utils.errors import UserError
+from utils.exhaustion import explain_exhaustion
 from utils.log import console, logger
 from utils.paths import output_folder
 from utils.results import results_folder, run_facts, write_result
@@ -51,6 +52,7 @@ from utils.runtime import Runtime, setup_runtime
 from utils.slice_files import cases_of
 
 
+@explain_exhaustion
 def train(cfg: DictConfig) -> dict:
     """Verify the data, train, keep the best weights; returns what is also written as JSON.
 

@@ -8,8 +8,10 @@ import keras
 from keras import ops
 
 from utils.errors import UserError
+from utils.folder_lock import lock_folder
 from utils.log import logger
 from utils.paths import atomic_path, read_json, write_json
+from utils.weights_size import weights_size
 
 FORMAT = 1
 KEPT = 2  # states: should the newest turn out damaged, the one before it is there
@@ -31,7 +33,8 @@ class RunState(keras.callbacks.Callback):
     """Writes the state of the run after every epoch; must be the last of the callbacks.
 
     `epoch_<n>.weights.h5` has model and optimizer, `epoch_<n>.json`, written after it, the rest:
-    only the two together count. The states of the last two epochs are kept.
+    only the two together count. The states of the last two epochs are kept. While this object
+    exists, no other process can write states into the folder.
 
     Args:
         folder: where the states lie.
@@ -51,6 +54,7 @@ class RunState(keras.callbacks.Callback):
         super().__init__()
         self._folder, self.identity, self._parts = folder, identity, parts
         self._writes = writes
+        self._lock = lock_folder(folder, "CALLBACKS.MODEL_CHECKPOINT.PATH") if writes else None
         self.epoch, self.finished = 0, False
         self.history: dict[str, list[float]] = {}
 
@@ -98,7 +102,7 @@ class RunState(keras.callbacks.Callback):
             self.history.setdefault(name, []).append(float(value))
         if not self._writes:
             return
-        with atomic_path(self._weights(self.epoch)) as temporary:
+        with atomic_path(self._weights(self.epoch), weights_size(self.model)) as temporary:
             self.model.save_weights(temporary)
         self._write()
         delete_states(self._folder, kept=KEPT)

@@ -30,6 +30,7 @@ from data_preparation.scan_inputs import ScanFiles, ScanFolder, find_scans
 from data_preparation.slices import slice_settings
 from utils.cli import run_command
 from utils.errors import FailedCasesError, UserError
+from utils.folder_lock import lock_folder
 from utils.log import logger, progress
 from utils.paths import resolve_path
 
@@ -64,7 +65,8 @@ def preprocess_data(cfg: DictConfig) -> None:
     _warn_about_unused_axis_codes(cfg, splits)
     failures = []
     for split in splits:
-        failed = _prepare_split(split, cfg)
+        with lock_folder(split.folders.images.parent, f"DATASET.{split.name}.IMAGES_PATH"):
+            failed = _prepare_split(split, cfg)
         failures += [f"{split.name} case {case}: {reason}" for case, reason in failed.items()]
     if failures:
         raise FailedCasesError("\n  - ".join([f"Cases failed ({len(failures)}):", *failures]))

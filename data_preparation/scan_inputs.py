@@ -11,7 +11,7 @@ from utils.paths import natural_key, resolve_path
 
 SCAN_SUFFIXES = (".nii", ".nii.gz")
 _SCAN_NAME = re.compile(
-    r"(?P<kind>volume|segmentation)-(?P<case>.+?)\.nii(\.gz)?", flags=re.IGNORECASE
+    r"(?P<kind>volume|segmentation)-(?P<case>.+?)\.nii(\.gz)?", flags=re.IGNORECASE | re.DOTALL
 )
 
 

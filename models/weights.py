@@ -14,6 +14,7 @@ import tensorflow as tf
 from utils.errors import UserError
 from utils.log import logger
 from utils.paths import LEGACY_SUFFIXES, WEIGHTS_SUFFIX, atomic_path, read_json, write_json
+from utils.weights_size import weights_size
 
 FORMAT = 1
 
@@ -59,7 +60,7 @@ def save_weights(model: keras.Model, weights: Path, identity: dict[str, Any], **
     `identity` has the entries of `IDENTITY_KEYS`; `facts` (epoch, score, …) are for the reader.
     """
     graph = keras.Model(model.inputs, model.outputs)  # an uncompiled view: no optimizer in the file
-    with atomic_path(weights) as temporary:
+    with atomic_path(weights, weights_size(graph)) as temporary:
         graph.save_weights(temporary)
     versions = {"keras": keras.__version__, "tensorflow": tf.__version__}
     write_json(card_path(weights), {"format": FORMAT, **identity, **facts, "versions": versions})

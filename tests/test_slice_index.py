@@ -122,7 +122,7 @@ def test_files_that_are_gone_leave_the_index(tmp_path):
 
 def test_a_folder_that_cannot_be_written_to_is_checked_anew(tmp_path, monkeypatch, decoded):
     def full(path, content):
-        raise OSError(28, "No space left on device")
+        raise UserError(f"{path}: cannot be written (No space left on device)")
 
     monkeypatch.setattr(slice_index, "write_bytes", full)
     file = write(tmp_path / "a.png", HALF)

@@ -22,7 +22,8 @@ def run_command(task: Callable[[DictConfig], object]) -> None:
     """Compose the configuration from the command line, check it and run `task` on it.
 
     A mistake of the user's (`UserError`, or an override that Hydra cannot read) is printed without
-    a traceback and ends with exit code 2; cases that failed while others went through, with 1.
+    a traceback and ends with exit code 2, as does what the system refuses (a full disk, say);
+    cases that failed while others went through end with 1.
     """
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra hands errors on instead of printing them
     sys.argv[1:] = [_forced(argument) for argument in sys.argv[1:]]
@@ -39,6 +40,9 @@ def run_command(task: Callable[[DictConfig], object]) -> None:
             exit_codes.append(_report(str(error), EXIT_USER_ERROR))
         except FailedCasesError as error:
             exit_codes.append(_report(str(error), EXIT_FAILED_CASES))
+        except OSError as error:  # a full disk, a folder without permission, a name too long
+            where = f"{error.filename}: " if error.filename else ""
+            exit_codes.append(_report(f"{where}{error.strerror or error}", EXIT_USER_ERROR))
 
     try:
         main()
@@ -89,5 +93,7 @@ def _forced(argument: str) -> str:
 
 
 def _report(message: str, code: int) -> int:
+    # h5py complains once more of a file that it could not write, when it lets go of it
+    sys.unraisablehook = lambda ignored: None
     print(f"Error: {message}", file=sys.stderr)
     return code

@@ -11,7 +11,7 @@ from PIL import Image
 from utils.errors import UserError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
-_SLICE_NAME = re.compile(r"^(?:image|mask)_(?P<case>.+)_(?P<slice>\d+)$")
+_SLICE_NAME = re.compile(r"(?:image|mask)_(?P<case>.+)_(?P<slice>\d+)", flags=re.DOTALL)
 _TIFF_ORIENTATION = 274  # number of the tag
 _PNG_BIT_DEPTH = 24  # the position of this byte in a PNG file
 
@@ -23,7 +23,7 @@ def image_to_mask_name(name: str) -> str:
 
 def case_and_slice(path: Path) -> tuple[str, int]:
     """Case id and slice number from `image_<case>_<slice>`; any other name is a case of its own."""
-    match = _SLICE_NAME.match(path.stem)
+    match = _SLICE_NAME.fullmatch(path.stem)
     return (match["case"], int(match["slice"])) if match else (path.stem, 0)
 
 

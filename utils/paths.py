@@ -3,11 +3,12 @@
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -53,24 +54,41 @@ def output_folder(path: Path, key: str) -> Path:
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, size: int = 0) -> Iterator[Path]:
     """A temporary name beside `path`, renamed to it on success and removed on failure.
 
     The temporary name starts with a dot and keeps all of `path`'s suffixes, so that writers which
     look at the ending (".weights.h5", ".nii.gz") do the right thing. What is written may be a
     folder; it takes the place of a folder of that name.
+
+    Args:
+        path: of what is to be written.
+        size: bytes to claim on the disk first, for writers that fail badly when it is full.
+
+    Raises:
+        UserError: the disk is full or does not let it be written; what was at `path` is unchanged.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{uuid.uuid4().hex[:8]}.{path.name}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if size:
+            with temporary.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
         yield temporary
         if temporary.is_dir():
             shutil.rmtree(path, ignore_errors=True)  # a folder is not replaced by renaming
         temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({_reason(error)})") from None
     finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary)
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            if temporary.is_dir():
+                shutil.rmtree(temporary)
+            temporary.unlink(missing_ok=True)
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -145,11 +145,8 @@ class _FolderIndex(Generic[Facts]):
         content = json.dumps({"format": _FORMAT, "entries": kinds}, separators=(",", ":"))
         try:
             write_bytes(self._path, content.encode())
-        except OSError as error:
-            logger.info(
-                f"{self._path}: cannot be written ({error.strerror}); slices are checked "
-                "anew each time"
-            )
+        except UserError as error:
+            logger.info(f"{error}; its slices are checked anew each time")
 
 
 def _facts(
