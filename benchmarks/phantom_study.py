@@ -42,8 +42,9 @@ SETTINGS = (
     "INPUT.HEIGHT=64",
     "INPUT.WIDTH=64",
     "HYPER_PARAMETERS.BATCH_SIZE=8",
-    "HYPER_PARAMETERS.EPOCHS=12",
-    "HYPER_PARAMETERS.LEARNING_RATE=3e-3",
+    "HYPER_PARAMETERS.EPOCHS=8",
+    "HYPER_PARAMETERS.LEARNING_RATE=4e-3",
+    "HYPER_PARAMETERS.LEARNING_RATE_SCHEDULE.TYPE=cosine",
     "VERBOSE=0",
 )
 # The scans that choose the epoch: other patients, as their seed is another
@@ -88,7 +89,7 @@ def main() -> None:
     setup_logging(verbose=1)
     cells = [Cell(*values) for values in product(map(str, ModelType), LOSSES, SEEDS)]
     rows = {Cell(row["variant"], row["loss"], int(row["seed"])): row for row in _kept_rows()}
-    missing = [cell for cell in cells if cell not in rows]
+    missing = sorted((cell for cell in cells if cell not in rows), key=lambda cell: cell.seed)
     if missing:
         _draw_scans()
     for cell in progress(missing, "Phantom study", len(missing), "run", verbose=1):
