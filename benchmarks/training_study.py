@@ -47,7 +47,7 @@ class TrainingStudy:
         if not path.is_file():
             return
         content = read_json(path, "The training study")
-        if content["settings"] != self.settings:
+        if content.get("settings") != self.settings:
             logger.info(f"{path} has other settings and is replaced")
             return
         for row in content["cells"]:
