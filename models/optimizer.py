@@ -94,9 +94,9 @@ def build_optimizer(
         "adamw": keras.optimizers.AdamW,
         "sgd": keras.optimizers.SGD,
     }
-    is_sgd, average = settings.type == "sgd", settings.average
+    average = settings.average
     own: dict[str, Any] = {}
-    if is_sgd:
+    if settings.type == "sgd":
         own |= {"momentum": settings.momentum, "nesterov": settings.nesterov}
     if average is not None:  # taken after every batch, also between the steps of accumulation
         own["ema_momentum"] = average ** (1 / settings.accumulation)
