@@ -34,11 +34,11 @@ class LossGuard(keras.callbacks.Callback):
         self._guessing, self._names = guessing, names
         self._epoch, self._total = 0, 0.0
 
-    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, float]) -> None:
         """The running mean starts anew."""
         self._epoch, self._total = epoch, 0.0
 
-    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: dict[str, float]) -> None:
         """Take the batch's own loss out of the mean of all so far and look at it.
 
         Raises:
@@ -51,7 +51,7 @@ class LossGuard(keras.callbacks.Callback):
         if batch == self._epoch == 0:
             self._judge_first(loss)
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
         """Look at the validation, which shows what the last step has done to the weights.
 
         Raises:

@@ -81,7 +81,9 @@ def compile_model(
 def _losses(model: UNet3Plus, cfg: DictConfig) -> tuple[dict[str, Loss], dict[str, float]]:
     """The loss of every output of `model`, and its weight."""
     settings = loss_settings(cfg)
-    losses = {head: SegmentationLoss(settings) for head in HEADS if head in model.output}
+    losses: dict[str, Loss] = {
+        head: SegmentationLoss(settings) for head in HEADS if head in model.output
+    }
     weights = dict(zip(HEADS, cfg.LOSS.DEEP_SUPERVISION_WEIGHTS, strict=True))
     weights = {head: weights[head] for head in losses}
     if PRESENCE in model.output:
