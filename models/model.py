@@ -16,7 +16,8 @@ from models.inference_view import fold_batch_norm
 from models.optimizer import average_moving_statistics, build_optimizer, optimizer_settings
 from models.unet3plus import HEADS, MAIN_HEAD, PRESENCE, UNet3Plus, build_unet3plus
 from models.weights import WEIGHTS_SUFFIX
-from utils.config import uses_imagenet, validate_config
+from utils.config import validate_config
+from utils.config_rules import uses_imagenet
 from utils.paths import resolve_path
 from utils.runtime import Runtime
 
