@@ -13,9 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 
 from utils.log import print_table
 from utils.paths import write_json
@@ -94,6 +92,9 @@ def report(name: str, title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _machine() -> dict[str, Any]:
+    import keras  # not above: benchmarks without TensorFlow measure memory and the start of workers
+    import tensorflow as tf
+
     return {
         "date": date.today().isoformat(),
         "processor": _processor(),

@@ -1,9 +1,10 @@
 """Slices per second of the preparation, against a plain loop over whole scans; peak memory.
 
-`python -m benchmarks.preparation`; `python -m benchmarks.preparation FOLDER nii.gz` prints the peak
+`python -m benchmarks.preparation`; `python -m benchmarks.preparation FOLDER` prints the peak
 memory, MB, of a process that prepares the scan in FOLDER.
 """
 
+import resource
 import statistics
 import sys
 import time
@@ -15,7 +16,7 @@ import nibabel as nib
 import numpy as np
 from omegaconf import DictConfig
 
-from benchmarks.measure import own_peak_memory, printed_number, report
+from benchmarks.measure import printed_number, report
 from data_preparation.phantom import draw_phantom
 from data_preparation.preprocess_data import preprocess_data
 from utils.config import validate_config
@@ -121,6 +122,13 @@ def memory_row(folder: Path, ending: str) -> dict:
     return _row(f"peak memory of a process, MB, .{ending}", round(peak), "", MEMORY_TARGET)
 
 
+def peak_memory(scans: Path) -> float:
+    """Peak memory, MB, of the worker process that prepares the scan in a folder."""
+    with TemporaryDirectory() as work_dir:
+        preprocess_data(configuration(scans, Path(work_dir)))
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
 def _row(quantity: str, value: int, ratio: float | str, target: str) -> dict:
     return {"quantity": quantity, "value": value, "ratio": ratio, "target": target}
 
@@ -132,18 +140,6 @@ def main() -> None:
         rows += [memory_row(Path(folder), ending) for ending in ("nii", "nii.gz")]
     title = f"Preparation of {SIZE} x {SIZE} x {SLICES} voxels (speed) and {LONG_SCAN} slices"
     report("preparation", title, rows)
-
-
-def peak_memory(scans: Path) -> float:
-    """Peak memory of this process, MB, after it has prepared the case as a worker would."""
-    from data_preparation import preprocess_data as module
-    from data_preparation.prepare_case import prepare_case
-
-    cfg = configuration(scans, scans / "work")
-    (split,) = module._find_splits(cfg)
-    jobs, _ = module._jobs(split, cfg)
-    prepare_case(jobs["0"])
-    return 1024 * own_peak_memory()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """Slices as a Keras `PyDataset`, which also makes the data set that `fit` takes."""
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import tee
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -11,6 +14,20 @@ from data_generators.epoch_order import EpochOrder
 from data_generators.slice_reader import SliceReader
 from utils.runtime import Runtime
 from utils.slice_files import SlicePair
+
+
+class _StartedBatch(NamedTuple):
+    """Arrays that `jobs` are filling."""
+
+    images: np.ndarray
+    masks: np.ndarray
+    jobs: list[Future]
+
+    def wait(self) -> tuple[np.ndarray, np.ndarray]:
+        """Images and masks when all are there; raises what a job has raised."""
+        for job in self.jobs:
+            job.result()
+        return self.images, self.masks
 
 
 class SliceSequence(keras.utils.PyDataset):
@@ -49,21 +66,35 @@ class SliceSequence(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Batch `index` of the current epoch."""
-        return self._read(self.batch_pairs(index))
-
-    def _read(self, pairs: Sequence[SlicePair]) -> tuple[np.ndarray, np.ndarray]:
-        images, masks = zip(*self._pool.map(self._reader.read, pairs), strict=True)
-        return np.stack(images), np.stack(masks)
+        return self._start(self.batch_pairs(index)).wait()
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The batches of the current epoch, each read while the one before is in use."""
-        with ThreadPoolExecutor(1, thread_name_prefix="batch_ahead") as ahead:
-            upcoming = ahead.submit(self.__getitem__, 0)
-            for index in range(1, len(self) + 1):
-                batch = upcoming.result()
-                if index < len(self):
-                    upcoming = ahead.submit(self.__getitem__, index)
-                yield batch
+        """The batches of the current epoch."""
+        return self._read(self.batch_pairs(index) for index in range(len(self)))
+
+    def _read(
+        self, batches: Iterable[Sequence[SlicePair]]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The arrays of batch after batch, each read while the one before is in use."""
+        started = deque()
+        for pairs in batches:
+            started.append(self._start(pairs))
+            if len(started) > 1:
+                yield started.popleft().wait()
+        for batch in started:
+            yield batch.wait()
+
+    def _start(self, pairs: Sequence[SlicePair]) -> "_StartedBatch":
+        """Let the threads read a batch, each slice right into its place."""
+        size = (len(pairs), self._reader.height, self._reader.width)
+        images = np.empty((*size, self._reader.channels), np.float32)
+        masks = np.empty(size, np.uint8)
+
+        def read(position: int) -> None:
+            images[position], masks[position] = self._reader.read(pairs[position])
+
+        jobs = [self._pool.submit(read, position) for position in range(len(pairs))]
+        return _StartedBatch(images, masks, jobs)
 
     def batch_pairs(self, index: int) -> list[SlicePair]:
         """The files of batch `index` in the current epoch."""
@@ -98,10 +129,10 @@ class SliceSequence(keras.utils.PyDataset):
 
             def batches() -> Iterator[tuple[np.ndarray, ...]]:
                 mine = range(first, first + share)
-                for part in order.shares(mine, runtime.replicas, self._epoch):
-                    weights = np.where(part < 0, np.float32(0), weight)
-                    pairs = [self._pairs[position] for position in part]
-                    yield (*self._read(pairs), weights)[:arrays]
+                parts, ahead = tee(order.shares(mine, runtime.replicas, self._epoch))
+                read = self._read([self._pairs[i] for i in part] for part in ahead)
+                for part, batch in zip(parts, read, strict=True):
+                    yield (*batch, np.where(part < 0, np.float32(0), weight))[:arrays]
 
             return tf.data.Dataset.from_generator(
                 batches, output_signature=tuple(signature[:arrays])

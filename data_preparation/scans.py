@@ -19,6 +19,7 @@ from nibabel.filebasedimages import ImageFileError
 from nibabel.orientations import apply_orientation, axcodes2ornt, ornt_transform
 from nibabel.spatialimages import HeaderDataError
 
+from data_preparation.mapped_voxels import map_voxels, release_memory
 from utils.errors import UserError
 from utils.paths import natural_key
 
@@ -85,8 +86,9 @@ class Scan:
     """A volume or a segmentation, its voxels still as the file stores them.
 
     Attributes:
-        stored: unscaled voxels in the order of the view (slice, row, column), mapped from the file
-            where it is not compressed.
+        stored: unscaled voxels in the order of the view (slice, row, column), mapped from the file,
+            or from an uncompressed copy in the system's folder for temporary files, so that memory
+            need not hold the scan.
         slope: factor from stored voxels to HU or labels.
         intercept: summand, added after the factor.
         shape: the grid of the file (three axes, as stored).
@@ -121,6 +123,7 @@ class Scan:
         with np.errstate(over="ignore"):  # becomes infinite, which is refused
             stored = self.stored[index].astype(np.float32, order="C")
             values = stored * np.float32(self.slope) + np.float32(self.intercept)
+        release_memory(self.stored)
         if not np.isfinite(values).all():
             raise UserError(f"{self.path}: found NaN or infinite voxels in slice {index}")
         return values
@@ -147,8 +150,11 @@ class Scan:
 
     def value_range(self) -> tuple[float, float]:
         """Least and greatest value of the scan, HU."""
-        ends = float(self.stored.min()), float(self.stored.max())
-        low, high = sorted(end * self.slope + self.intercept for end in ends)
+        ends = []
+        for stored in self.stored:
+            ends += [float(stored.min()), float(stored.max())]
+            release_memory(self.stored)
+        low, high = sorted(end * self.slope + self.intercept for end in (min(ends), max(ends)))
         return low, high
 
     def _label_tolerance(self) -> float:
@@ -178,7 +184,7 @@ def read_scan(path: Path, axis_codes: str | None = None) -> Scan:
     if len(shape) != 3 or 0 in shape or any(length != 1 for length in image.shape[3:]):
         raise UserError(f"{path}: found shape {image.shape}; expected three axes")
     with _naming_failures(path):
-        voxels = image.dataobj.get_unscaled().reshape(shape, order="F")
+        voxels = map_voxels(path, image.dataobj).reshape(shape, order="F")
 
     codes = axis_codes or _axis_codes_of(image.affine, path)
     return Scan(

@@ -38,7 +38,10 @@ def slice_settings(cfg: DictConfig) -> SliceSettings:
 
 def grey_slices(scan: Scan, settings: SliceSettings) -> np.ndarray:
     """Every slice of `scan` in grey, uint8 of shape (slices, height, width)."""
-    return np.stack([grey_slice(scan.values(index), settings) for index in range(len(scan))])
+    grey = np.empty((len(scan), settings.height, settings.width), np.uint8)
+    for index in range(len(scan)):
+        grey[index] = grey_slice(scan.values(index), settings)
+    return grey
 
 
 def grey_slice(hu: np.ndarray, settings: SliceSettings) -> np.ndarray:
