@@ -45,9 +45,9 @@ demo: setup  ## The main job on phantom scans: draw, prepare, train, evaluate, p
 test: setup  ## Run the tests, without those marked slow
 	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadscope
 
-bench: setup  ## Measure the operators and the network against plain Keras layers, side by side
-	$(BIN)/python -m benchmarks.operators
-	$(BIN)/python -m benchmarks.model
+bench: setup  ## Measure everything that is said to be fast against its plain way, side by side
+	for name in operators model input preparation; do $(BIN)/python -m benchmarks.$$name || exit; done
+	$(BIN)/python -m benchmarks.readme
 
 test-slow: setup  ## Run the tests that train for more than a minute
 	$(BIN)/python -m pytest -m slow

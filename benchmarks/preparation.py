@@ -28,7 +28,7 @@ WINDOW = (-200, 250)  # HU
 
 
 def write_scans(folder: Path, count: int, slices: int, ending: str = "nii") -> None:
-    """The same phantom `count` times, drawn small, enlarged, with noise in every voxel; as LPS."""
+    """The same phantom `count` times, drawn small, enlarged, with noise in every voxel; as LAS."""
     hu, labels, _ = draw_phantom(seed=0, case=0, size=SIZE // 4, slices=30)
     rng = np.random.default_rng(0)
     noise = rng.normal(0, 12, (SIZE, SIZE)).round().astype(np.int16)
@@ -42,7 +42,7 @@ def write_scans(folder: Path, count: int, slices: int, ending: str = "nii") -> N
     folder.mkdir(parents=True)
     for case in range(count):
         for kind, voxels in (("volume", volume), ("segmentation", mask)):
-            image = nib.Nifti1Image(voxels, np.diag([-0.7, -0.7, 1.0, 1.0]))
+            image = nib.Nifti1Image(voxels, np.diag([-0.7, 0.7, 1.0, 1.0]))
             nib.save(image, folder / f"{kind}-{case}.{ending}")
 
 
