@@ -46,7 +46,7 @@ test: setup  ## Run the tests, without those marked slow
 	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadscope
 
 bench: setup  ## Measure everything that is said to be fast against its plain way, side by side
-	for name in operators model input preparation; do $(BIN)/python -m benchmarks.$$name || exit; done
+	for name in operators model input preparation evaluation; do $(BIN)/python -m benchmarks.$$name || exit; done
 	$(BIN)/python -m benchmarks.readme
 
 test-slow: setup  ## Run the tests that train for more than a minute

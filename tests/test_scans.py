@@ -232,9 +232,12 @@ def test_a_mask_of_another_shape_is_refused(tmp_path):
         read_segmentation(path, volume)
 
 
-def test_uncompressed_scans_are_mapped_and_not_read(tmp_path):
-    path = write_scan(tmp_path / "volume-0.nii", patient()[0])
-    base = read_scan(path).stored
+@pytest.mark.parametrize("ending", ["nii", "nii.gz"])
+def test_scans_are_mapped_and_not_held_in_memory(tmp_path, ending):
+    scan = read_scan(write_scan(tmp_path / f"volume-0.{ending}", patient()[0]))
+    first = scan.values(0)  # afterwards its memory is given back
+    np.testing.assert_array_equal(scan.values(0), first)
+    base = scan.stored
     while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
         base = base.base
     assert isinstance(base, np.memmap)
