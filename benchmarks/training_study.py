@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from benchmarks.training_cell import MEASURED
 from utils.images import encode_png
 from utils.line_chart import line_chart
@@ -48,7 +50,7 @@ class TrainingStudy:
         if not path.is_file():
             return
         content = read_json(path, "The training study")
-        if content["settings"] != self.settings:
+        if content.get("settings") != self.settings:
             logger.info(f"{path} has other settings and is replaced")
             return
         for row in content["cells"]:
@@ -96,7 +98,7 @@ class TrainingStudy:
                 logger.warning(f"{_cell_name(key)}: {cell['error']}")
 
     @staticmethod
-    def _chart(rows: list[dict[str, Any]]):
+    def _chart(rows: list[dict[str, Any]]) -> np.ndarray:
         batches = sorted({row["batch_size"] for row in rows})
         lines: dict[str, dict[int, float]] = {}
         for row in rows:
