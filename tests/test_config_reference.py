@@ -70,7 +70,9 @@ def test_readers_of_a_key(key, expected):
 
 
 def test_keys_that_nothing_reads_are_those_with_one_possible_value():
-    unread = [line for line in render().splitlines() if line.endswith("`utils/config_rules.py` only |")]
+    unread = [
+        line for line in render().splitlines() if line.endswith("`utils/config_rules.py` only |")
+    ]
     names = {line.split("`")[1] for line in unread}
     assert names == {
         "PREPROCESS_DATA.RESIZE.HEIGHT",

@@ -14,14 +14,19 @@ import pytest
 from callbacks.csv_log import keep_epochs
 from callbacks.early_stopping import EarlyStopping
 from callbacks.run_state import RunState, delete_states, list_states, read_states
-from tests.conftest import write_slices
+from tests.conftest import merged, write_slices
 from utils.errors import UserError
 
 SCRIPT = Path(__file__).with_name("train_run.py")
 
 
 def run(folder: Path, options: dict | None = None, **changes) -> subprocess.CompletedProcess:
-    changes = {"HYPER_PARAMETERS": {"EPOCHS": 4}, "WORK_DIR": str(folder), **changes}
+    random = {
+        "AUGMENTATION": {"ENABLED": True, "ELASTIC": {"AMPLITUDE": 2, "GRID": 8}},
+        "DATASET": {"TRAIN": {"EMPTY_SLICES": 0.5}},
+    }
+    own = {"HYPER_PARAMETERS": {"EPOCHS": 4}, "WORK_DIR": str(folder)}
+    changes = merged(random | own, changes)
     options = {"dropout": 0.5, **(options or {})}
     return subprocess.run(
         [sys.executable, str(SCRIPT), json.dumps(changes), json.dumps(options)],
