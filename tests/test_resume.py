@@ -117,6 +117,10 @@ def change_data(folder: Path) -> None:
         ({"MODEL": {"FILTERS": [4, 4, 8, 8, 16]}}, "MODEL.FILTERS: found [4, 4, 8, 8, 16]"),
         ({"OUTPUT": {"CLASSES": 3}}, "OUTPUT.CLASSES: found 3; the interrupted run has 2"),
         ({"OPTIMIZATION": {"AMP": True}}, "OPTIMIZATION.AMP: found mixed_float16"),
+        (
+            {"HYPER_PARAMETERS": {"EMA": 0.9}},
+            "HYPER_PARAMETERS.EMA: found 0.9; the interrupted run",
+        ),
         (None, "DATASET.TRAIN: found 13 slices that are not the 14 of the interrupted run"),
     ],
 )
