@@ -32,10 +32,10 @@ from utils.log import print_table
 
 SIZE = 32  # px
 SETTINGS = {
-    "PHANTOM": {"TRAIN_CASES": 2, "VAL_CASES": 2, "SIZE": 64, "SLICES": 8},
+    "PHANTOM": {"TRAIN_CASES": 2, "VAL_CASES": 2, "SIZE": 64, "SLICES": 6},
     "INPUT": {"HEIGHT": SIZE, "WIDTH": SIZE},
     "MODEL": {"FILTERS": [4, 4, 8, 8, 8], "BACKBONE": {"TYPE": "unet3plus"}},
-    "HYPER_PARAMETERS": {"EPOCHS": 3, "BATCH_SIZE": 4, "LEARNING_RATE": 1e-3},
+    "HYPER_PARAMETERS": {"EPOCHS": 2, "BATCH_SIZE": 4, "LEARNING_RATE": 1e-3},
     "USE_MULTI_GPUS": {"VALUE": False},
     "DATA_PREPARATION": {"WORKERS": 2},
     "VERBOSE": 0,

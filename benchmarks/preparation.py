@@ -21,7 +21,7 @@ from data_preparation.phantom import draw_phantom
 from data_preparation.preprocess_data import preprocess_data
 from utils.config import validate_config
 
-SIZE, SCANS, SLICES, TURNS = 512, 4, 120, 3
+SIZE, SCANS, SLICES, TURNS = 512, 8, 120, 3
 LONG_SCAN, MEMORY_TARGET = 1000, "< 400"  # slices, MB
 SPEED_TARGET = ">= 4"
 WINDOW = (-200, 250)  # HU

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.training_cell import MEASURED
-from utils.images import encode_png
-from utils.line_chart import line_chart
+from utils.line_chart import Panel, line_chart
 from utils.log import logger, print_table
-from utils.paths import read_json, write_bytes, write_csv, write_json
+from utils.paths import read_json, write_csv, write_json
 
 NAME = "benchmark_training"
 FAILED = "failed"
@@ -48,7 +47,7 @@ class TrainingStudy:
         if not path.is_file():
             return
         content = read_json(path, "The training study")
-        if content["settings"] != self.settings:
+        if content.get("settings") != self.settings:
             logger.info(f"{path} has other settings and is replaced")
             return
         for row in content["cells"]:
@@ -79,7 +78,7 @@ class TrainingStudy:
             self.folder / f"{NAME}.json", {"settings": self.settings, "cells": rows, **facts}
         )
         write_csv(self.folder / f"{NAME}.csv", rows)
-        write_bytes(self.folder / f"{NAME}.png", encode_png(self._chart(rows)))
+        self._draw(rows)
 
     def print(self) -> None:
         """Print the table, then the errors of cells that failed."""
@@ -95,20 +94,15 @@ class TrainingStudy:
             if cell["status"] == FAILED:
                 logger.warning(f"{_cell_name(key)}: {cell['error']}")
 
-    @staticmethod
-    def _chart(rows: list[dict[str, Any]]):
+    def _draw(self, rows: list[dict[str, Any]]) -> None:
         batches = sorted({row["batch_size"] for row in rows})
-        lines: dict[str, dict[int, float]] = {}
+        lines: dict[str, dict[int, float | None]] = {}
         for row in rows:
             name = row["precision"] + (" + XLA" if row["xla"] else "")
             lines.setdefault(name, {})[row["batch_size"]] = row["images_per_second"]
-        return line_chart(
-            "Training",
-            "batch size",
-            "images/s",
-            batches,
-            {name: [line.get(batch) for batch in batches] for name, line in lines.items()},
-        )
+        speeds = {name: [line.get(batch) for batch in batches] for name, line in lines.items()}
+        panel = Panel("Training, images per second", speeds)
+        line_chart(self.folder / f"{NAME}.png", [panel], "batch size", batches)
 
 
 def _table_row(row: dict[str, Any], with_gpu: bool) -> list[object]:

@@ -8,7 +8,6 @@ import keras
 
 from utils.log import logger
 from utils.paths import atomic_path
-from utils.weights_size import weights_size
 
 SaveWeights = Callable[[keras.Model, Path, dict], None]
 
@@ -60,7 +59,6 @@ class BestWeights(keras.callbacks.Callback):
                 return
             self._save(self.model, self._path, facts)
             if self._save_model:
-                target, size = self._path.with_name(f"{name}.keras"), weights_size(self.model)
-                with atomic_path(target, size) as temporary:
+                with atomic_path(self._path.with_name(f"{name}.keras")) as temporary:
                     self.model.save(temporary)
             logger.info(f"Epoch {epoch + 1}: {self._monitor} {score:.4f}, weights saved")

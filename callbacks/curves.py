@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from utils.curve_picture import Panel, curve_picture
-from utils.images import encode_png
-from utils.paths import write_bytes
+from matplotlib.figure import Figure
+
+from utils.line_chart import Panel, line_chart
 
 _PANELS = {"Loss": "loss", "Dice coefficient": "dice_coef"}
 
 
-def write_curves(path: Path, history: dict[str, Sequence[float]], best_epoch: int | None) -> None:
+def write_curves(path: Path, history: dict[str, Sequence[float]], best_epoch: int | None) -> Figure:
     """Draw loss and Dice of training and validation, and the learning rate, over the epochs.
 
     Args:
@@ -25,4 +25,5 @@ def write_curves(path: Path, history: dict[str, Sequence[float]], best_epoch: in
         for title, key in _PANELS.items()
     ]
     panels.append(Panel("Learning rate", {"learning rate": history.get("learning_rate", ())}))
-    write_bytes(path, encode_png(curve_picture(panels, best_epoch)))
+    epochs = range(1, 1 + max(map(len, history.values()), default=0))
+    return line_chart(path, panels, "epoch", epochs, best_epoch)

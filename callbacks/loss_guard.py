@@ -34,30 +34,30 @@ class LossGuard(keras.callbacks.Callback):
         self._guessing, self._names = guessing, names
         self._epoch, self._total = 0, 0.0
 
-    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, float]) -> None:
         """The running mean starts anew."""
         self._epoch, self._total = epoch, 0.0
 
-    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: dict[str, float]) -> None:
         """Take the batch's own loss out of the mean of all so far and look at it.
 
         Raises:
             UserError: it is infinite, no number, or exploded; names the slices.
         """
-        total = logs["loss"] * (batch + 1)
+        total = (logs or {})["loss"] * (batch + 1)
         loss, self._total = total - self._total, total
         if not loss <= EXPLODED * self._guessing:  # NaN is not either
             self._stop(f"is {loss:g} in step {batch + 1}", self._slices(batch))
         if batch == self._epoch == 0:
             self._judge_first(loss)
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
         """Look at the validation, which shows what the last step has done to the weights.
 
         Raises:
             UserError: its loss is infinite or no number, or float16 is too narrow for the network.
         """
-        loss = logs.get("val_loss", 0.0)
+        loss = (logs or {}).get("val_loss", 0.0)
         if not math.isfinite(loss):
             self._stop(f"is {loss:g} in the validation after the last step", "")
         scale = getattr(self.model.optimizer, "dynamic_scale", None)

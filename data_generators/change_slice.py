@@ -26,7 +26,8 @@ def change_slice(
     if change.noise:
         cv2.setRNGSeed(change.noise_seed)  # of this thread; five times as fast as numpy's
         noise = np.empty((len(mask), image[0].size), np.float32)
-        changed += cv2.randn(noise, 0, change.noise).reshape(image.shape)
+        cv2.randn(noise, np.zeros(1), np.full(1, change.noise))
+        changed += noise.reshape(image.shape)
     np.clip(changed, 0, 1, out=changed)
     np.copyto(changed, 0, where=moved == 0)
     return changed, mask

@@ -4,6 +4,7 @@ import shutil
 from mmap import MADV_DONTNEED, mmap
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 import numpy as np
 from nibabel.arrayproxy import ArrayProxy
@@ -36,7 +37,7 @@ def map_voxels(path: Path, proxy: ArrayProxy) -> np.ndarray:
 
 def release_memory(voxels: np.ndarray) -> None:
     """Give back the memory of what has been read from `voxels`, a view of `map_voxels`."""
-    owner = voxels
+    owner: Any = voxels
     while not isinstance(owner, mmap):
         owner = owner.base
     owner.madvise(MADV_DONTNEED)

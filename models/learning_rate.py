@@ -1,12 +1,12 @@
 """The learning rate over a run."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 from keras import KerasTensor, ops
 
-Schedule = keras.optimizers.schedules.LearningRateSchedule
+Schedule: TypeAlias = keras.optimizers.schedules.LearningRateSchedule
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from models.inference_view import fold_batch_norm
 from models.optimizer import average_moving_statistics, build_optimizer, optimizer_settings
 from models.unet3plus import HEADS, MAIN_HEAD, PRESENCE, UNet3Plus, build_unet3plus
 from models.weights import WEIGHTS_SUFFIX
-from utils.config import uses_imagenet, validate_config
+from utils.config import validate_config
+from utils.config_rules import uses_imagenet
 from utils.paths import resolve_path
 from utils.runtime import Runtime
 
@@ -81,7 +82,9 @@ def compile_model(
 def _losses(model: UNet3Plus, cfg: DictConfig) -> tuple[dict[str, Loss], dict[str, float]]:
     """The loss of every output of `model`, and its weight."""
     settings = loss_settings(cfg)
-    losses = {head: SegmentationLoss(settings) for head in HEADS if head in model.output}
+    losses: dict[str, Loss] = {
+        head: SegmentationLoss(settings) for head in HEADS if head in model.output
+    }
     weights = dict(zip(HEADS, cfg.LOSS.DEEP_SUPERVISION_WEIGHTS, strict=True))
     weights = {head: weights[head] for head in losses}
     if PRESENCE in model.output:

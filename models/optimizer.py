@@ -1,6 +1,7 @@
 """The optimizer, and the moving average of the weights that it keeps."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 from omegaconf import DictConfig
@@ -93,16 +94,18 @@ def build_optimizer(
         "adamw": keras.optimizers.AdamW,
         "sgd": keras.optimizers.SGD,
     }
-    is_sgd, keeps_average = settings.type == "sgd", settings.average is not None
-    own = {"momentum": settings.momentum, "nesterov": settings.nesterov} if is_sgd else {}
-    if keeps_average:  # Keras takes it after every batch, also between the steps of accumulation
-        own["ema_momentum"] = settings.average ** (1 / settings.accumulation)
+    average = settings.average
+    own: dict[str, Any] = {}
+    if settings.type == "sgd":
+        own |= {"momentum": settings.momentum, "nesterov": settings.nesterov}
+    if average is not None:  # taken after every batch, also between the steps of accumulation
+        own["ema_momentum"] = average ** (1 / settings.accumulation)
     optimizer = classes[settings.type](
         settings.rate,
         weight_decay=settings.weight_decay or None,
         global_clipnorm=settings.clip_norm,
         gradient_accumulation_steps=settings.accumulation if settings.accumulation > 1 else None,
-        use_ema=keeps_average,
+        use_ema=average is not None,
         **own,
     )
     vectors = [variable for variable in model.trainable_variables if len(variable.shape) == 1]

@@ -12,7 +12,7 @@ import keras
 
 from models.backbones import encoder_kernels
 from models.h5_layers import Layers, check_shapes, read_h5_layers
-from utils.config import IMAGENET_FILTERS
+from utils.config_rules import IMAGENET_FILTERS
 from utils.errors import UserError
 
 KEY = "MODEL.BACKBONE.WEIGHTS"

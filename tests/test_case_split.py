@@ -89,8 +89,14 @@ def test_lists_of_slices(three_cases):
 
 
 def test_training_validates_on_them_and_evaluation_can_score_them(three_cases):
-    cfg = three_cases(DATASET={"SPLIT": {"VAL_CASES": ["30"]}}, HYPER_PARAMETERS={"EPOCHS": 1})
+    cfg = three_cases(
+        DATASET={"SPLIT": {"VAL_CASES": ["30"]}, "TRAIN": {"EMPTY_SLICES": 0.5}},
+        AUGMENTATION={"ENABLED": True},
+        HYPER_PARAMETERS={"EPOCHS": 1, "BATCH_SIZE": 2},
+    )
     result = train(cfg)
+    # 8 slices with a disc and 2 of 4 without make 5 batches, of which 2 are the warm-up
+    assert result["timing"]["counted_batches"] == 3
     assert result["split"] == {
         "training_cases": ["28", "29"],
         "validated_on": "HELD_OUT",

@@ -116,6 +116,16 @@ BAD_VALUES = [
     ("USE_MULTI_GPUS.GPU_IDS", 0, ["expected -1 (all)"]),
     ("EXPORT.FORMATS", ["tflite"], ["found ['tflite']; expected a list of saved_model, onnx"]),
     ("EXPORT.FORMATS", [], ["one or more of saved_model, onnx"]),
+    ("HYPER_PARAMETERS.OPTIMIZER", "adan", ["choices: adam, adamw, sgd", "did you mean adam"]),
+    ("HYPER_PARAMETERS.OPTIMIZER", "adamw", ["WEIGHT_DECAY: found 0", "0.01 is usual"]),
+    ("HYPER_PARAMETERS.WEIGHT_DECAY", 0.1, ["found 0.1; OPTIMIZER=adam has no weight decay"]),
+    ("HYPER_PARAMETERS.LEARNING_RATE_SCHEDULE.TYPE", "linear", ["choices: constant, cosine"]),
+    ("HYPER_PARAMETERS.LEARNING_RATE_SCHEDULE.WARMUP_EPOCHS", 100, ["below", "EPOCHS=100"]),
+    ("HYPER_PARAMETERS.LEARNING_RATE_SCHEDULE.FINAL_FRACTION", 2, ["expected from 0 to 1"]),
+    ("HYPER_PARAMETERS.CLIP_NORM", 0, ["expected at least"]),
+    ("HYPER_PARAMETERS.GRADIENT_ACCUMULATION", 0, ["expected at least 1"]),
+    ("HYPER_PARAMETERS.EMA", 1.0, ["HYPER_PARAMETERS.EMA: found 1.0; expected from 0"]),
+    ("CALLBACKS.TENSORBOARD.IMAGES", -1, ["expected at least 0"]),
     ("MODEL", 3, ["MODEL: found 3; expected a section"]),
 ]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from utils.config_readers import is_read, paths_read
-from utils.config_reference import REFERENCE, config_keys, render
+from utils.config_reference import CHECKS, REFERENCE, config_keys, render
 
 KEYS = {".".join(key.path): key for key in config_keys()}
 
@@ -17,7 +17,7 @@ def test_the_committed_file_is_current():
     [
         ("RESUME", "bool", "False", "True continues an interrupted run where its last"),
         ("SEED", "int, 0 to 4294967295", "5", ""),
-        ("OVERWRITE", "bool", "False", "predict.py: True predicts scans again"),
+        ("OVERWRITE", "bool", "False", "predict.py"),
         ("DATA_PREPARATION.FIT", "`resize`, `crop`", "resize", "resize | crop (centred"),
         ("DATA_PREPARATION.SCAN_MAX_VALUE", "float", "250", "HU window mapped to grey"),
         ("DATA_PREPARATION.WORKERS", "int | null, at least 1", "null", "processes; null ="),
@@ -41,7 +41,7 @@ def adapter(cfg, split, key):
     loss, size = cfg.LOSS, cfg.INPUT.HEIGHT
     use(loss.FOCAL.GAMMA, ratio=loss.IOU.SMOOTH)
     paths = cfg.DATASET[split]
-    use(paths.IMAGES_PATH, cfg.OPTIMIZATION["AMP"], settings(cfg.PHANTOM))
+    use(paths.IMAGES_PATH, cfg.OPTIMIZATION["AMP"], settings(cfg.PHANTOM), cfg.EXPORT.values())
 
 
 def other(loss):
@@ -62,6 +62,7 @@ def other(loss):
         ("OPTIMIZATION.AMP", True),
         ("OPTIMIZATION.XLA", False),
         ("PHANTOM.SIZE", True),
+        ("EXPORT.PATH", True),
     ],
 )
 def test_readers_of_a_key(key, expected):
@@ -69,7 +70,7 @@ def test_readers_of_a_key(key, expected):
 
 
 def test_keys_that_nothing_reads_are_those_with_one_possible_value():
-    unread = [line for line in render().splitlines() if line.endswith("`utils/config.py` only |")]
+    unread = [line for line in render().splitlines() if line.endswith(f"`{CHECKS}` only |")]
     names = {line.split("`")[1] for line in unread}
     assert names == {
         "PREPROCESS_DATA.RESIZE.HEIGHT",

@@ -1,19 +1,23 @@
 """Random changes by DALI: the same as by OpenCV, noise apart."""
 
+import itertools
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
 from data_generators.augmentation import Augmentation
+from data_generators.dali_data_generator import PathStream
 from data_generators.data_generator import get_data_generator
 from data_generators.epoch_order import EpochOrder
 from data_generators.slice_reader import SliceReader
 from data_generators.tf_data_generator import SliceSequence
 from tests.test_augmentation import GEOMETRY, GREY, NONE
 from tests.test_dali_generator import CPU, GPU, needs_dali, read_by_dali, waves, write_pair
+from utils.slice_files import SlicePair
 
 LENGTH = 64  # px
 
@@ -31,6 +35,20 @@ def read(folder, image, mask, channels: int = 3, count: int = 8, epoch: int = 0,
         [np.concatenate(arrays) for arrays in zip(*batches, strict=True)]
         for batches in (by_dali, plain)
     ]
+
+
+def test_changes_are_dealt_to_replicas_like_the_names():
+    augmentation = Augmentation(replace(NONE, **GEOMETRY, **GREY), LENGTH, LENGTH, seed=3)
+    pairs = [SlicePair(Path(f"image_{i}.png"), Path(f"mask_{i}.png")) for i in range(10)]
+    order = EpochOrder(10, 8, full_batches=True, shuffle=True)  # one batch per epoch
+    stream = PathStream(pairs, order, augmentation)
+    stream.start_epoch(2)
+    parts = list(itertools.islice(stream.changes(range(1, 3), replicas=4), 4))
+    places = [(2, 2), (2, 3), (2, 4), (2, 5), (3, 2), (3, 3), (3, 4), (3, 5)]
+    for numbers, place in zip(np.concatenate(parts), places, strict=True):
+        drawn = augmentation.draw(*place)
+        expected = [*drawn.matrix.ravel(), drawn.gain, drawn.offset, drawn.blur, drawn.noise]
+        np.testing.assert_allclose(numbers, expected, rtol=1e-6, atol=1e-6)
 
 
 def some_mask() -> np.ndarray:

@@ -10,6 +10,7 @@ import pytest
 
 from data_preparation.scan_inputs import find_scan_inputs, find_scans, mask_name
 from data_preparation.scans import header_doubts, read_scan
+from data_preparation.slices import SliceSettings, grey_slices
 from tests.scan_files import patient, write_scan
 from utils.errors import UserError
 
@@ -169,3 +170,10 @@ def test_names_of_any_case_and_characters(tmp_path, name, case):
         ".nii.gz" if "segmentation" in stem else "_segmentation.nii.gz"
     )
     np.testing.assert_array_equal(values(path), HU)
+
+
+def test_more_than_512_slices_are_resized_one_by_one(tmp_path):
+    deep = np.arange(600, dtype=np.int16)[:, None, None].repeat(4, axis=1).repeat(4, axis=2)
+    scan = read_scan(write_scan(tmp_path / "a.nii", deep))
+    grey = grey_slices(scan, SliceSettings(2, 3, 0, 600, "resize"))
+    np.testing.assert_array_equal(grey[:, 0, 0], np.rint(np.arange(600) / 600 * 255))

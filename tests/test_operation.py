@@ -72,6 +72,7 @@ cli.run_command(task)
 def test_weights_claim_their_space_first(tmp_path):
     image = keras.Input((50,))
     model = keras.Model(image, keras.layers.Dense(70)(image))
+    assert 51 * 70 * 4 < weights_size(model) < 51 * 70 * 4 + 100_000
     model.compile("adam")
     model.optimizer.build(model.trainable_variables)
     path = tmp_path / "a.weights.h5"

@@ -1,5 +1,10 @@
 """Learning rate, weight decay, clipping, accumulation and averaging, by hand-computed steps."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -176,3 +181,25 @@ def test_an_interrupted_run_ends_as_the_straight_one(make_cfg, tmp_path, name, a
     )
     before = read_states(tmp_path / "straight")[0]["history"]
     assert state.history["val_loss"] == pytest.approx(before["val_loss"], rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def replicas() -> dict:
+    """What optimizer_replicas.py prints."""
+    script = Path(__file__).with_name("optimizer_replicas.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_schedule_decay_and_average_are_the_same_on_two_replicas(replicas):
+    assert_equal(replicas["two"], replicas["one"], rtol=1e-4, atol=1e-5)
+
+
+def test_an_overflow_on_any_replica_skips_the_step(replicas):
+    overflown, applied = replicas["overflow"]["True"], replicas["overflow"]["False"]
+    assert overflown == {"moved": 0.0, "scale": 2.0**14, "steps": 0}
+    assert 0 < applied["moved"] < 1
+    assert applied["steps"] == 1

@@ -147,6 +147,8 @@ def test_the_same_command_gives_the_same_numbers(trained, tmp_path):
     shutil.copytree(folder / "data", tmp_path / "data")
     again = train(make(WORK_DIR=str(tmp_path), HYPER_PARAMETERS=LEARNING))
     assert again["history"] == result["history"]
+    log = Path("checkpoint") / "training_logs_unet3plus_deepsup_cgm.csv"
+    assert (tmp_path / log).read_bytes() == (folder / log).read_bytes()
 
 
 def test_mistakes_on_the_command_line_end_with_exit_code_2(trained):

@@ -14,14 +14,19 @@ import pytest
 from callbacks.csv_log import keep_epochs
 from callbacks.early_stopping import EarlyStopping
 from callbacks.run_state import RunState, delete_states, list_states, read_states
-from tests.conftest import write_slices
+from tests.conftest import merged, write_slices
 from utils.errors import UserError
 
 SCRIPT = Path(__file__).with_name("train_run.py")
 
 
 def run(folder: Path, options: dict | None = None, **changes) -> subprocess.CompletedProcess:
-    changes = {"HYPER_PARAMETERS": {"EPOCHS": 4}, "WORK_DIR": str(folder), **changes}
+    random = {
+        "AUGMENTATION": {"ENABLED": True, "ELASTIC": {"AMPLITUDE": 2, "GRID": 8}},
+        "DATASET": {"TRAIN": {"EMPTY_SLICES": 0.5}},
+    }
+    own = {"HYPER_PARAMETERS": {"EPOCHS": 4}, "WORK_DIR": str(folder)}
+    changes = merged(random | own, changes)
     options = {"dropout": 0.5, **(options or {})}
     return subprocess.run(
         [sys.executable, str(SCRIPT), json.dumps(changes), json.dumps(options)],
@@ -112,6 +117,10 @@ def change_data(folder: Path) -> None:
         ({"MODEL": {"FILTERS": [4, 4, 8, 8, 16]}}, "MODEL.FILTERS: found [4, 4, 8, 8, 16]"),
         ({"OUTPUT": {"CLASSES": 3}}, "OUTPUT.CLASSES: found 3; the interrupted run has 2"),
         ({"OPTIMIZATION": {"AMP": True}}, "OPTIMIZATION.AMP: found mixed_float16"),
+        (
+            {"HYPER_PARAMETERS": {"EMA": 0.9}},
+            "HYPER_PARAMETERS.EMA: found 0.9; the interrupted run",
+        ),
         (None, "DATASET.TRAIN: found 13 slices that are not the 14 of the interrupted run"),
     ],
 )

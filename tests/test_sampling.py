@@ -8,6 +8,8 @@ import pytest
 from data_generators.data_generator import get_data_generator
 from data_generators.epoch_order import EpochOrder
 from utils.errors import UserError
+from utils.log import logger
+from utils.run_identity import refuse_other_run, run_identity
 from utils.runtime import setup_runtime
 
 EMPTY = tuple(range(10, 30))  # of 30 slices
@@ -76,6 +78,16 @@ def test_the_adapter_applies_the_share(slices, make_cfg):
         split = get_data_generator(cfg, "TRAIN", setup_runtime(cfg))
         assert split.steps == batches
         assert sum(bool(masks.any()) for _, masks in split.dataset) == 10
+
+
+def test_resuming_with_another_share_is_warned_of(make_cfg, monkeypatch, caplog):
+    monkeypatch.setattr(logger, "propagate", True)
+    saved, current = (
+        run_identity(make_cfg(DATASET={"TRAIN": {"EMPTY_SLICES": share}}), "float32", {})
+        for share in (1, 0.5)
+    )
+    refuse_other_run(saved, current)
+    assert "DATASET.TRAIN.EMPTY_SLICES 1.0 -> 0.5" in caplog.text
 
 
 def test_nothing_left_is_an_error(slices, make_cfg):

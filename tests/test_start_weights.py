@@ -20,7 +20,8 @@ from tests.conftest import merged
 from tests.legacy_files import predecessor, write_legacy_weights
 from tests.test_models import randomise
 from train import train
-from utils.config import IMAGENET_FILTERS, validate_config
+from utils.config import validate_config
+from utils.config_rules import IMAGENET_FILTERS
 from utils.errors import UserError
 from utils.paths import read_json, write_json
 

@@ -188,3 +188,19 @@ def test_orphan_masks_and_twins_are_named(slices):
     cv2.imwrite(str(folder / "images" / "image_0_1.jpg"), np.zeros((4, 4), np.uint8))
     with pytest.raises(UserError, match="image_0_1.*has the same name as"):
         list_slice_pairs("data/val/images", "data/val/mask", slices, "DATASET.VAL")
+
+
+@pytest.mark.parametrize("mode", ["TRAIN", "VAL"])
+def test_the_data_set_of_fit_has_the_same_batches_padded_with_slices_of_no_weight(
+    slices, make_cfg, mode
+):
+    cfg = make_cfg()
+    runtime = setup_runtime(cfg)
+    own, of_fit = (get_data_generator(cfg, mode, runtime, for_fit=fit) for fit in (False, True))
+    for (images, masks), batch in zip(own.dataset, of_fit.dataset, strict=False):
+        real = len(images)
+        np.testing.assert_array_equal(batch[0][:real], images)
+        np.testing.assert_array_equal(batch[1][:real], masks)
+        if mode == "VAL":  # 9 slices in 3 batches of 4
+            assert batch[2].numpy().tolist() == pytest.approx([12 / 9] * real + [0] * (4 - real))
+        assert len(batch) == {"TRAIN": 2, "VAL": 3}[mode]

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+WHOLE = ("items", "keys", "values")  # methods of a section that read all of it
 KeyPath = tuple[str, ...]  # of a key, such as ("MODEL", "TYPE"); "*" stands for a computed part
 
 
@@ -59,6 +60,8 @@ def _path(node: ast.AST, names: dict[str, KeyPath]) -> KeyPath | None:
         return names.get(node.id)
     if isinstance(node, ast.Attribute | ast.Subscript):
         above = _path(node.value, names)
+        if isinstance(node, ast.Attribute) and node.attr in WHOLE:
+            return above
         part = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", "*")
         return None if above is None else (*above, str(part))
     return None

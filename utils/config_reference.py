@@ -20,7 +20,7 @@ from utils.config_readers import KeyPath, is_read, readers
 from utils.paths import write_bytes
 
 REFERENCE = CONFIG_DIR / "README.md"
-CHECKS = "utils/config.py"  # looks at keys in order to check them
+CHECKS = "utils/config_rules.py"  # looks at keys in order to check them
 OTHER = "Single keys"
 HEADER = """# Configuration: every key
 

@@ -13,6 +13,7 @@ def weights_size(model: keras.Model) -> int:
 
     To claim them before writing is more than a courtesy: HDF5 may crash the process on a full disk.
     """
-    variables = [*model.variables, *getattr(model.optimizer, "variables", ())]
+    optimizer = getattr(model, "optimizer", None)  # only compiled models have one
+    variables = [*model.variables, *(optimizer.variables if optimizer else ())]
     numbers = sum(math.prod(variable.shape) for variable in variables)
     return numbers * _BYTES_PER_NUMBER + (len(variables) + 1) * _BYTES_PER_VARIABLE
