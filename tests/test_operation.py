@@ -187,7 +187,7 @@ def test_weight_files_run_no_code(tmp_path, kind):
         (tmp_path / "model.keras").rename(weights)
     write_json(card_path(weights), {})
     with pytest.raises(UserError, match="model.weights.h5: cannot be loaded"):
-        load_weights(model, weights, dict.fromkeys(IDENTITY_KEYS))
+        load_weights(model, weights, dict.fromkeys(IDENTITY_KEYS) | {"input_scaling": "none"})
     assert not marker.exists()
 
 
