@@ -1,6 +1,8 @@
 """What the kill loop would notice."""
 
 import json
+import subprocess
+import sys
 
 import h5py
 import nibabel as nib
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.same_results import differences, half_written
+from tests.markdown import ROOT
 from utils.images import encode_png
 
 
@@ -69,3 +72,10 @@ def test_half_a_file_is_noticed(two_runs, name):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     (problem,) = half_written(two_runs[0])
     assert problem.startswith(f"{name} is half written")
+
+
+@pytest.mark.slow
+def test_a_killed_round_ends_with_the_same_results():
+    command = [sys.executable, "-m", "benchmarks.kill_loop", "--rounds", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
