@@ -185,6 +185,7 @@ class Iou:
 
     ENABLED: bool = MISSING
     SMOOTH: float = at_least(1e-6)
+    ABSENT_CLASSES: bool = MISSING
 
 
 @dataclass

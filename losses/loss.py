@@ -92,6 +92,7 @@ def iou_loss(
     y_pred: KerasTensor,
     smooth: float = 1.0,
     include_background: bool = False,
+    absent_classes: bool = True,
 ) -> KerasTensor:
     """1 - (I + smooth) / (U + smooth) per foreground class, averaged over the classes.
 
@@ -105,9 +106,16 @@ def iou_loss(
         y_pred: Probabilities, same shape.
         smooth: Pixels added to I and U; keeps value and gradient finite where both are empty.
         include_background: Count class 0 of several as well.
+        absent_classes: Count classes that are not in the target of a sample. Without them a sample
+            is averaged over the classes it has, and costs 0 where it has none. That keeps a class
+            which most samples lack from being predicted nowhere.
     """
     y_true, y_pred = (_foreground(_float32(y), include_background) for y in (y_true, y_pred))
-    return ops.mean(1 - _soft_iou(y_true, y_pred, smooth, SPACE), axis=-1)
+    losses = 1 - _soft_iou(y_true, y_pred, smooth, SPACE)
+    if absent_classes:
+        return ops.mean(losses, axis=-1)
+    present = _float32(ops.any(y_true > 0, axis=SPACE))
+    return ops.sum(present * losses, axis=-1) / ops.maximum(ops.sum(present, axis=-1), 1.0)
 
 
 def reference_focal_loss(y_true: KerasTensor, y_pred: KerasTensor) -> KerasTensor:

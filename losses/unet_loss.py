@@ -34,6 +34,7 @@ class LossSettings:
         ms_ssim_enabled: Whether the MS-SSIM (reference: SSIM) term counts.
         iou_enabled: Whether the IoU term counts.
         iou_smooth: Pixels added to intersection and union.
+        iou_absent_classes: Whether the IoU term counts classes that a sample lacks.
         include_background: Whether class 0 counts in the MS-SSIM and IoU terms.
     """
 
@@ -44,6 +45,7 @@ class LossSettings:
     ms_ssim_enabled: bool = True
     iou_enabled: bool = True
     iou_smooth: float = 1.0
+    iou_absent_classes: bool = True
     include_background: bool = False
 
     def terms(self) -> dict[str, LossTerm]:
@@ -55,7 +57,12 @@ class LossSettings:
         include_background = self.include_background
         focal = partial(focal_loss, gamma=self.focal_gamma, alpha=self.focal_alpha)
         ms_ssim = partial(ms_ssim_loss, include_background=include_background)
-        iou = partial(iou_loss, smooth=self.iou_smooth, include_background=include_background)
+        iou = partial(
+            iou_loss,
+            smooth=self.iou_smooth,
+            include_background=include_background,
+            absent_classes=self.iou_absent_classes,
+        )
         # Formula -> term -> (whether it counts, how it is computed)
         formulas: dict[str, dict[str, tuple[bool, LossTerm]]] = {
             "unet3p_hybrid": {
@@ -88,6 +95,7 @@ def loss_settings(cfg: DictConfig) -> LossSettings:
         ms_ssim_enabled=loss.MS_SSIM.ENABLED,
         iou_enabled=loss.IOU.ENABLED,
         iou_smooth=loss.IOU.SMOOTH,
+        iou_absent_classes=loss.IOU.ABSENT_CLASSES,
         include_background=loss.INCLUDE_BACKGROUND,
     )
 

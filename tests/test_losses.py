@@ -111,6 +111,14 @@ def test_focal_of_a_sigmoid_equals_focal_of_a_two_channel_softmax(alpha):
         (pixels(0, 0), pixels(0, 0), {}, 0),
         # Class 1: I = 0.5, U = 1 + 0.5 - 0.5; class 2 absent and not predicted
         (pixels((0, 1, 0), (1, 0, 0)), pixels((0.5, 0.5, 0), (1, 0, 0)), {}, (1 - 1.5 / 2) / 2),
+        # The same without absent classes, and a sample that has none
+        (
+            pixels((0, 1, 0), (1, 0, 0)),
+            pixels((0.5, 0.5, 0), (1, 0, 0)),
+            {"absent_classes": False},
+            1 - 1.5 / 2,
+        ),
+        (pixels(0, 0, 0, 0), pixels(1, 1, 1, 0), {"absent_classes": False}, 0),
         # The same with class 0: I = 1, U = 1 + 1.5 - 1
         (
             pixels((0, 1, 0), (1, 0, 0)),

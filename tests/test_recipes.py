@@ -38,6 +38,11 @@ ESSENCE = {
     "liver_tumour": {
         "OUTPUT.CLASSES": 3, "DATA_PREPARATION.LABELS": "liver_and_tumour",
         "AUGMENTATION.ENABLED": True, "HYPER_PARAMETERS.OPTIMIZER": "adamw",
+        "LOSS.IOU.ABSENT_CLASSES": False, "LOSS.MS_SSIM.ENABLED": False,
+    },
+    "phantom_tumour": {
+        "OUTPUT.CLASSES": 3, "DATA_PREPARATION.LABELS": "liver_and_tumour",
+        "LOSS.IOU.ABSENT_CLASSES": False, "RESULTS_PATH": "demo/results", "INPUT.HEIGHT": 96,
     },
     "phantom": {"MODEL.TYPE": "unet3plus_deepsup_cgm", "RESULTS_PATH": "demo/results"},
 }  # fmt: skip
