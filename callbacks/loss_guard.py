@@ -34,7 +34,7 @@ class LossGuard(keras.callbacks.Callback):
         self._guessing, self._names = guessing, names
         self._epoch, self._total = 0, 0.0
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, float]) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """The running mean starts anew."""
         self._epoch, self._total = epoch, 0.0
 

@@ -74,7 +74,7 @@ def test_table_and_files(study, tmp_path):
     with (results / "benchmark_training.csv").open(newline="") as file:
         texts = list(csv.DictReader(file))
     assert texts == [{k: "" if v is None else str(v) for k, v in row.items()} for row in rows]
-    assert cv2.imread(str(results / "benchmark_training.png")).shape == (500, 800, 3)
+    assert cv2.imread(str(results / "benchmark_training.png")).std() > 5
 
 
 def test_an_interrupted_study_goes_on(study):

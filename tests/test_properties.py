@@ -188,7 +188,7 @@ def test_every_slice_comes_once_per_epoch_over_all_replicas(count, replicas, sha
     order = EpochOrder(count, replicas * share, shuffle=True, seed=seed)
     assert sorted(order.positions(epoch)) == list(range(count))
     parts = order.shares(range(replicas), replicas, epoch)
-    seen = np.concatenate([next(parts) for _ in range(order.steps * replicas)])
+    seen = np.concatenate([next(parts).slices for _ in range(order.steps * replicas)])
     np.testing.assert_array_equal(seen[seen >= 0], order.positions(epoch))
     full = EpochOrder(count, replicas * share, full_batches=True, shuffle=True, seed=seed)
     if full.steps:  # fewer slices than a batch are refused before
