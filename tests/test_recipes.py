@@ -33,6 +33,7 @@ ESSENCE = {
         "HYPER_PARAMETERS.LEARNING_RATE_SCHEDULE.TYPE": "constant",
     },
     "lits": {
+        "LOSS.DEEP_SUPERVISION_WEIGHTS": [1.0, 0.5, 0.25, 0.125, 0.0625],
         "OUTPUT.CLASSES": 1, "AUGMENTATION.ENABLED": True, "HYPER_PARAMETERS.OPTIMIZER": "adamw",
     },
     "liver_tumour": {
