@@ -44,6 +44,7 @@ def test_make_targets_exist(line):
     assert re.search(rf"make {target}\b", (ROOT / ".ci" / "run").read_text())
 
 
+@pytest.mark.timeout(1800)
 def test_python_commands_in_the_order_of_the_readme(tmp_path):
     synthetic = str(ROOT / "data_preparation" / "synthetic.py")
     assert run(tmp_path, sys.executable, synthetic, *SMALL, *PHANTOM).returncode == 0
