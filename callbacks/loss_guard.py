@@ -44,7 +44,7 @@ class LossGuard(keras.callbacks.Callback):
         Raises:
             UserError: it is infinite, no number, or exploded; names the slices.
         """
-        total = (logs or {})["loss"] * (batch + 1)
+        total = logs["loss"] * (batch + 1)
         loss, self._total = total - self._total, total
         if not loss <= EXPLODED * self._guessing:  # NaN is not either
             self._stop(f"is {loss:g} in step {batch + 1}", self._slices(batch))
@@ -57,7 +57,7 @@ class LossGuard(keras.callbacks.Callback):
         Raises:
             UserError: its loss is infinite or no number, or float16 is too narrow for the network.
         """
-        loss = (logs or {}).get("val_loss", 0.0)
+        loss = logs.get("val_loss", 0.0)
         if not math.isfinite(loss):
             self._stop(f"is {loss:g} in the validation after the last step", "")
         scale = getattr(self.model.optimizer, "dynamic_scale", None)

@@ -6,10 +6,9 @@ from typing import Any
 from omegaconf import DictConfig
 
 from utils.cli import same_command
-from utils.images import case_and_slice
 from utils.log import console, logger
 from utils.runtime import Runtime
-from utils.slice_files import SlicePair
+from utils.slice_files import SlicePair, cases_of
 
 # Keys that do not matter to evaluation
 _OF_TRAINING = ("RESUME", "SEED", "VERBOSE", "LOSS.", "DATASET.TRAIN.", "DATA_GENERATOR_TYPE",
@@ -52,8 +51,7 @@ def print_start(
 
 
 def _extent(pairs: list[SlicePair]) -> str:
-    cases = {case_and_slice(pair.image)[0] for pair in pairs}
-    return f"{len(pairs):,} slices of {len(cases)} cases"
+    return f"{len(pairs):,} slices of {len(cases_of(pairs))} cases"
 
 
 def _optimizer(settings: DictConfig) -> str:
