@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -39,21 +39,27 @@ def median_seconds(
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def seconds_of_turns(streams: Mapping[str, Callable[[], Iterable[Any]]], turns: int) -> dict:
-    """The median time of an item of each stream of items, s.
+def seconds_per_item(
+    streams: Mapping[str, Iterator[Any]], turns: int, items: int, made_ahead: int
+) -> dict[str, float]:
+    """The median time of an item of each endless stream, s.
 
-    Streams take turns, each from its start to its end; the clock of a turn starts with the first
-    item, when nothing has been made ahead yet.
+    Streams take turns and stay open in between. A turn takes `made_ahead` items, which may have
+    been waiting, before the clock starts, and then `items` more.
     """
     times = {name: [] for name in streams}
     for _ in range(turns):
-        for name, open_stream in streams.items():
-            items = iter(open_stream())
-            next(items)
+        for name, stream in streams.items():
+            _take(stream, made_ahead)
             start = time.perf_counter()
-            count = sum(1 for _ in items)
-            times[name].append((time.perf_counter() - start) / count)
+            _take(stream, items)
+            times[name].append((time.perf_counter() - start) / items)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _take(stream: Iterator[Any], count: int) -> None:
+    for _ in range(count):
+        next(stream)
 
 
 def printed_number(module: str, *arguments: object) -> float:

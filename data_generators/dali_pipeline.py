@@ -61,12 +61,19 @@ def slice_pipeline(
         changed = fn.noise.gaussian(changed, stddev=noise, seed=noise_seed)
         return math.clamp(changed, 0.0, 1.0) * fn.cast(moved > 0.0, dtype=types.FLOAT), mask
 
-    @pipeline_def(batch_size=batch_size, num_threads=threads, device_id=device_id)
+    # DALI's default executor takes new memory for every batch, whose first touch costs a CPU more
+    # than it saves
+    @pipeline_def(
+        batch_size=batch_size,
+        num_threads=threads,
+        device_id=device_id,
+        exec_dynamic=False if device_id is None else None,
+    )
     def pipeline():
         paths = fn.external_source(name=PATHS, dtype=types.UINT8, ndim=2)
         colours = types.RGB if reader.channels == 3 else types.GRAY
         image = decode(paths[0], colours, types.INTERP_LINEAR)
-        image = fn.cast(image, dtype=types.FLOAT) / 255.0
+        image = image / 255.0  # of float32
         mask = decode(paths[1], types.GRAY, types.INTERP_NN)
         if noise_seed is not None:
             image, mask = change(image, mask)

@@ -28,19 +28,22 @@ class SliceReader:
     resize: bool = False
     normalize_value: int | None = None
 
-    def read(self, pair: SlicePair) -> tuple[np.ndarray, np.ndarray]:
+    def read(
+        self, pair: SlicePair, image_out: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Image, float32 in [0, 1] of shape (height, width, channels), and mask, uint8 class ids.
 
-        Without a mask file the mask is all background.
+        Without a mask file the mask is all background. The image is written into `image_out` where
+        that is given, which saves a copy.
 
         Raises:
             UserError: names the file that cannot be read or does not fit.
         """
         image = self._fit(pair, read_image(pair.image, self.channels), resize_image)
         if pair.mask is None:
-            return normalize(image), np.zeros(image.shape[:2], np.uint8)
+            return normalize(image, image_out), np.zeros(image.shape[:2], np.uint8)
         ids = to_class_ids(read_mask(pair.mask), self.classes, self.normalize_value, pair.mask)
-        return normalize(image), self._fit(pair, ids, resize_mask)
+        return normalize(image, image_out), self._fit(pair, ids, resize_mask)
 
     def _fit(self, pair: SlicePair, array: np.ndarray, resize) -> np.ndarray:
         if array.shape[:2] == (self.height, self.width):
@@ -54,9 +57,9 @@ class SliceReader:
         )
 
 
-def normalize(image: np.ndarray) -> np.ndarray:
-    """Grey values 0 … 255 as float32 in [0, 1]."""
-    return image.astype(np.float32) / np.float32(255)
+def normalize(image: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """Grey values 0 … 255 as float32 in [0, 1], in `out` where that is given."""
+    return np.divide(image, np.float32(255), out=out, dtype=np.float32)
 
 
 def slice_reader(cfg: DictConfig) -> SliceReader:

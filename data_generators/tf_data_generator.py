@@ -1,5 +1,6 @@
 """Slices as a Keras `PyDataset`, which also makes the data set that `fit` takes."""
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from data_generators.augmentation import Augmentation
@@ -82,12 +84,6 @@ class SliceSequence(keras.utils.PyDataset):
         slices = self._positions[index * size : (index + 1) * size]
         return Share(self._epoch, index * size + np.arange(len(slices)), slices)
 
-    def _read_slice(self, epoch: int, place: int, position: int) -> tuple[np.ndarray, np.ndarray]:
-        image, mask = self._reader.read(self._pairs[position])
-        if self._augmentation is None:
-            return image, mask
-        return change_slice(image, mask, self._augmentation.draw(epoch, place))
-
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The batches of the current epoch."""
         return self._read(self._batch(index) for index in range(len(self)))
@@ -105,11 +101,14 @@ class SliceSequence(keras.utils.PyDataset):
     def _start(self, share: Share) -> _StartedBatch:
         """Let the threads read a batch, each slice right into its place."""
         size = (len(share.slices), self._reader.height, self._reader.width)
-        images = np.empty((*size, self._reader.channels), np.float32)
-        masks = np.empty(size, np.uint8)
+        images = _aligned_array((*size, self._reader.channels), np.float32)
+        masks = _aligned_array(size, np.uint8)
 
         def read(row: int, place: int, position: int) -> None:
-            images[row], masks[row] = self._read_slice(share.epoch, place, position)
+            image, masks[row] = self._reader.read(self._pairs[position], images[row])
+            if self._augmentation is not None:
+                change = self._augmentation.draw(share.epoch, place)
+                images[row], masks[row] = change_slice(image, masks[row], change)
 
         rows = enumerate(zip(share.places.tolist(), share.slices.tolist(), strict=True))
         jobs = [self._pool.submit(read, row, *slice_at) for row, slice_at in rows]
@@ -153,6 +152,17 @@ class SliceSequence(keras.utils.PyDataset):
 
             return tf.data.Dataset.from_generator(
                 batches, output_signature=tuple(signature[:arrays])
-            ).prefetch(tf.data.AUTOTUNE)
+            ).prefetch(2 * share)  # AUTOTUNE's buffer grows to dozens of batches
 
         return runtime.strategy.distribute_datasets_from_function(share_of_worker)
+
+
+def _aligned_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
+    """An empty array that begins at a multiple of 64 bytes, as TensorFlow's tensors do.
+
+    TensorFlow takes such an array over as it is and copies any other.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + size].view(dtype).reshape(shape)

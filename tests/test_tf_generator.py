@@ -1,8 +1,12 @@
 """The TF generator: pairing, order, coverage, batches, and what it refuses."""
 
+import time
+from itertools import islice
+
 import cv2
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from data_generators.data_generator import get_data_generator
 from data_generators.epoch_order import EpochOrder
@@ -11,9 +15,10 @@ from data_generators.tf_data_generator import SliceSequence
 from tests.conftest import SIZE
 from utils.errors import UserError
 from utils.images import encode_png
-from utils.runtime import setup_runtime
+from utils.runtime import Runtime, setup_runtime
 from utils.slice_files import SlicePair, list_slice_pairs
 
+CPU = Runtime(tf.distribute.get_strategy(), ("CPU:0",), amp=False, xla=False)
 READER = SliceReader(SIZE, SIZE, 3, classes=2)
 
 
@@ -204,3 +209,25 @@ def test_the_data_set_of_fit_has_the_same_batches_padded_with_slices_of_no_weigh
         if mode == "VAL":  # 9 slices in 3 batches of 4
             assert batch[2].numpy().tolist() == pytest.approx([12 / 9] * real + [0] * (4 - real))
         assert len(batch) == {"TRAIN": 2, "VAL": 3}[mode]
+
+
+def test_the_batches_read_ahead_stay_few(numbered):
+    read = []
+
+    class CountingReader:
+        height, width, channels = READER.height, READER.width, READER.channels
+
+        def read(self, pair, image_out):
+            read.append(pair)
+            return READER.read(pair, image_out)
+
+    order = EpochOrder(len(numbered), batch_size=2)
+    batches = iter(SliceSequence(numbered, CountingReader(), order).distribute(CPU))
+    rounds, taken = 5, 30  # a buffer that TensorFlow tunes doubles whenever it runs empty
+    for _ in range(rounds):
+        assert sum(1 for _ in islice(batches, taken)) == taken
+        count = -1
+        while count < len(read):  # until nothing is read any more
+            count = len(read)
+            time.sleep(0.2)
+    assert rounds * taken < len(read) / 2 <= rounds * taken + 5

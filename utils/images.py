@@ -13,6 +13,13 @@ from utils.errors import UserError
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 _SLICE_NAME = re.compile(r"(?:image|mask)_(?P<case>.+)_(?P<slice>\d+)", flags=re.DOTALL)
 _TIFF_ORIENTATION = 274  # number of the tag
+# Differences of neighbours, cv2's default, save a tenth of the bytes of slices and none of masks;
+# but slices then take a fifth longer to read, masks five times. cv2 below 4.12 leaves no choice.
+_PNG_UNFILTERED = (
+    [cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE]
+    if hasattr(cv2, "IMWRITE_PNG_FILTER")
+    else []
+)
 _PNG_BIT_DEPTH = 24  # the position of this byte in a PNG file
 
 
@@ -194,4 +201,8 @@ def resize_mask(mask: np.ndarray, height: int, width: int) -> np.ndarray:
 
 def encode_png(image: np.ndarray) -> bytes:
     """A PNG file of `image`, uint8 of shape (height, width), or with a third axis R, G, B."""
-    return cv2.imencode(".png", image[..., ::-1] if image.ndim == 3 else image)[1].tobytes()
+    grey = image.ndim == 2
+    pixels = image if grey else image[..., ::-1]
+    strategy = cv2.IMWRITE_PNG_STRATEGY_DEFAULT if grey else cv2.IMWRITE_PNG_STRATEGY_RLE
+    options = [cv2.IMWRITE_PNG_STRATEGY, strategy, *_PNG_UNFILTERED]
+    return cv2.imencode(".png", pixels, options)[1].tobytes()
