@@ -1,9 +1,5 @@
 """Up-sampling with a 3x3 convolution: the fast form against the definition, everywhere it runs."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
@@ -14,7 +10,6 @@ from models.interpolation import banded_matmul, bilinear_matrix, tap_matrix
 from models.resample_conv import METHODS, ResampleConv2D
 from models.unet3plus import build_unet3plus
 
-ROOT = Path(__file__).resolve().parents[1]
 NARROW = (4, 6, 8, 10, 12)
 
 
@@ -222,38 +217,3 @@ def test_weight_files_of_one_form_load_into_the_other(tmp_path, written, read):
     image = np.random.default_rng(0).random((1, 32, 48, 3)).astype(np.float32)
     for name, value in models[written](image).items():
         np.testing.assert_allclose(models[read](image)[name], value, rtol=0, atol=1e-5)
-
-
-TWO_REPLICAS = """
-import utils
-import numpy as np
-import tensorflow as tf
-
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-import keras
-from models.resample_conv import METHODS, ResampleConv2D
-
-x = np.random.default_rng(0).normal(size=(4, 3, 5, 6)).astype(np.float32)
-y = np.random.default_rng(1).normal(size=(4, 6, 10, 2)).astype(np.float32)
-results = []
-for devices in (["CPU:0"], ["CPU:0", "CPU:1"]):
-    for method in METHODS:
-        keras.utils.set_random_seed(5)
-        with tf.distribute.MirroredStrategy(devices).scope():
-            model = keras.Sequential([keras.Input((3, 5, 6)), ResampleConv2D(2, 2, method)])
-            model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
-        model.fit(x, y, batch_size=4, epochs=3, verbose=0, shuffle=False)
-        results.append(model.get_weights())
-for other in results[1:]:
-    for one, two in zip(results[0], other):
-        np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
-print("equal")
-"""
-
-
-def test_two_replicas_train_like_one_in_both_forms():
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_REPLICAS], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.split() == ["equal"], done.stderr
