@@ -22,6 +22,7 @@ from utils.evaluation_output import print_scores, write_scores
 from utils.exhaustion import explain_exhaustion
 from utils.images import case_and_slice
 from utils.log import logger, progress
+from utils.paths import read_path_list
 from utils.report import ReportPicture
 from utils.results import results_folder, run_facts
 from utils.runtime import Runtime, setup_runtime
@@ -108,7 +109,9 @@ def _split(cfg: DictConfig) -> str:
 def _case_records(cfg: DictConfig, pairs: list[SlicePair]) -> dict[str, dict[str, Any]]:
     """The records of all cases, or nothing where the slices are not those of prepared scans."""
     path = cases_file(pairs[0].image.parent)
-    images = cfg.DATASET[source_section(_split(cfg))].IMAGES_PATH
+    section = source_section(_split(cfg))
+    key = f"DATASET.{section}.IMAGES_PATH"
+    images = read_path_list(cfg.DATASET[section].IMAGES_PATH, cfg.WORK_DIR, key)
     if not isinstance(images, str) or not path.is_file():
         logger.info("No cases.json belongs to these slices: they are not scored as scans")
         return {}

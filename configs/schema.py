@@ -64,7 +64,7 @@ class DataPreparation:
 
 @dataclass
 class SliceFiles:
-    """`DATASET.VAL`: a folder or a list of files each."""
+    """`DATASET.VAL`: a folder, a list of files, or a text file with one path per line each."""
 
     IMAGES_PATH: Any = MISSING
     MASK_PATH: Any = MISSING

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from utils.errors import UserError
 from utils.images import IMAGE_SUFFIXES
-from utils.paths import natural_key, resolve_path
+from utils.paths import natural_key, read_path_list, resolve_path
 
 SCAN_SUFFIXES = (".nii", ".nii.gz")
 _SCAN_NAME = re.compile(
@@ -66,7 +66,8 @@ def find_scans(folder: Path) -> ScanFolder:
 def find_scan_inputs(source: str | Sequence[str], work_dir: Path, key: str) -> list[Path] | None:
     """The scans that `source` names: a NIfTI file, a list of them, or a folder of scans.
 
-    In a folder, files named "segmentation…" are masks and are passed over.
+    A list may be a text file of paths, see `read_path_list`. In a folder, files named
+    "segmentation…" are masks and are passed over.
 
     Returns:
         None where `source` does not name scans (a folder or list of slice images).
@@ -74,6 +75,7 @@ def find_scan_inputs(source: str | Sequence[str], work_dir: Path, key: str) -> l
     Raises:
         UserError: scans and slice images are mixed, or a scan is not there.
     """
+    source = read_path_list(source, work_dir, key)
     if not isinstance(source, str):
         return _from_list([resolve_path(name, work_dir) for name in source], key)
     path = resolve_path(source, work_dir)

@@ -22,7 +22,7 @@ def test_the_committed_file_is_current():
         ("DATA_PREPARATION.SCAN_MAX_VALUE", "float", "250", "HU window mapped to grey"),
         ("DATA_PREPARATION.WORKERS", "int | null, at least 1", "null", "processes; null ="),
         ("DATA_PREPARATION.AXIS_CODES", "dict of str to str", "{}", "Axis codes for cases"),
-        ("DATASET.VAL.MASK_PATH", "see the meaning", "data/val/mask", "A folder, or a list"),
+        ("DATASET.VAL.MASK_PATH", "see the meaning", "data/val/mask", "A folder, a list of"),
         ("MODEL.WEIGHTS_FILE_NAME", "str", "model_${MODEL.TYPE}", ""),
         ("MODEL.FILTERS", "list of int, at least 1", "[64, 128, 256, 512, 1024]", "Channels of"),
         ("LOSS.FOCAL.GAMMA", "float, at least 0", "2.0", "the pixel term"),

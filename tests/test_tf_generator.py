@@ -169,9 +169,24 @@ def test_two_lists_pair_by_position_and_masks_are_optional(slices):
     assert [pair.mask for pair in list_slice_pairs(images, None, slices, "key")] == [None, None]
 
 
+def test_a_text_file_lists_paths(slices):
+    names = ["data/val/images/image_0_3.png", str(slices / "data/val/images/image_0_1.png")]
+    (slices / "some.txt").write_text("\n".join([names[0], "", f" {names[1]} "]))
+    pairs = list_slice_pairs("some.txt", "data/val/mask", slices, "DATASET.VAL")
+    assert pairs == list_slice_pairs(names, "data/val/mask", slices, "DATASET.VAL")
+    assert [pair.mask.name for pair in pairs] == ["mask_0_3.png", "mask_0_1.png"]
+    (slices / "bad.txt").write_text("\n")
+    with pytest.raises(UserError, match="DATASET.VAL.MASK_PATH: .*bad.txt is empty"):
+        list_slice_pairs("some.txt", "bad.txt", slices, "DATASET.VAL")
+    (slices / "bad.txt").write_bytes(b"\x89PNG\xff")
+    with pytest.raises(UserError, match="bad.txt: cannot be read .not text in UTF-8"):
+        list_slice_pairs("some.txt", "bad.txt", slices, "DATASET.VAL")
+
+
 @pytest.mark.parametrize(
     ("images", "masks", "message"),
     [
+        ("data/none.txt", None, "none.txt: cannot be read .No such file"),
         ("data/nothing", "data/val/mask", "DATASET.VAL.IMAGES_PATH: folder not found"),
         ("data", None, "no image files"),
         ("data/val/images", "data/train/mask", "no mask named mask_0_0"),

@@ -107,7 +107,7 @@ def _dataset_paths(cfg: DictConfig) -> Iterator[str]:
             value = cfg.DATASET[split][name]
             is_list = OmegaConf.is_list(value) and all(isinstance(item, str) for item in value)
             if not (isinstance(value, str) or is_list or (value is None and name == "MASK_PATH")):
-                expected = "a folder or a list of files"
+                expected = "a folder, a list of files or a text file of paths"
                 yield f"DATASET.{split}.{name}: found {value!r}; expected {expected}"
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -123,6 +123,29 @@ def read_json(path: Path, what: str) -> Any:
         raise UserError(f"{what} not found: {path}") from None
     except ValueError as error:
         raise UserError(f"{what} is not valid JSON: {path} ({error})") from None
+
+
+def read_path_list(
+    source: str | Sequence[str], work_dir: str | Path, key: str
+) -> str | Sequence[str]:
+    """`source`, or where it is a text file (`.txt`), the paths in it, one per line.
+
+    For lists too long for a configuration, which takes 0.1 ms to read an entry.
+
+    Raises:
+        UserError: the text file is missing, empty, or no text in UTF-8.
+    """
+    if not isinstance(source, str) or not source.lower().endswith(".txt"):
+        return source
+    path = resolve_path(source, work_dir)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text in UTF-8"
+        raise UserError(f"{key}: {path}: cannot be read ({reason})") from None
+    if not (paths := [line.strip() for line in lines if line.strip()]):
+        raise UserError(f"{key}: {path} is empty; expected one path per line")
+    return paths
 
 
 def natural_key(name: str) -> list[int | str]:

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from utils.case_split import HELD_OUT, TRAIN, VAL, held_out_cases, is_carved
 from utils.errors import UserError
 from utils.images import IMAGE_SUFFIXES, case_and_slice, image_to_mask_name
-from utils.paths import natural_key, resolve_path
+from utils.paths import natural_key, read_path_list, resolve_path
 
 
 class SlicePair(NamedTuple):
@@ -62,15 +62,18 @@ def list_slice_pairs(
 ) -> list[SlicePair]:
     """Pairs in natural order of the image names (slice 9 before 10), or in a list's own order.
 
-    Two lists are paired by position. Otherwise the mask's name follows from the image's
-    (`image_to_mask_name`); its ending may differ.
+    A list may be a text file of paths, see `read_path_list`. Two lists are paired by position.
+    Otherwise the mask's name follows from the image's (`image_to_mask_name`); its ending may
+    differ.
 
     Raises:
         UserError: nothing found, an image without mask, a mask without image, unequal lists.
     """
+    images = read_path_list(images, work_dir, f"{key}.IMAGES_PATH")
     image_files = _files(images, work_dir, f"{key}.IMAGES_PATH")
     if masks is None:
         return [SlicePair(image, None) for image in image_files]
+    masks = read_path_list(masks, work_dir, f"{key}.MASK_PATH")
     mask_files = _files(masks, work_dir, f"{key}.MASK_PATH")
     if not isinstance(images, str) and not isinstance(masks, str):
         if len(image_files) != len(mask_files):
