@@ -55,10 +55,10 @@ test: setup  ## Run the tests, without those marked slow
 test-ngc: $(NGC)/.installed  ## Run them on the versions of NVIDIA's last TensorFlow image (Python 3.11 or 3.12)
 	$(NGC)/bin/python $(PYTEST)
 
-$(NGC)/.installed: requirements.txt requirements-dev.txt constraints-ngc.txt
+$(NGC)/.installed: requirements.txt requirements-export.txt requirements-dev.txt constraints-ngc.txt
 	$(PYTHON) -m venv $(NGC)
 	$(NGC)/bin/python -m pip install --quiet --upgrade pip
-	cat requirements.txt requirements-dev.txt | grep -v -e '^-r' -e '^tensorflow>' >$(NGC)/requirements.txt
+	cat $(filter requirements%,$^) | grep -v -e '^-r' -e '^tensorflow>' >$(NGC)/requirements.txt
 	$(NGC)/bin/python -m pip install --quiet -c constraints-ngc.txt tensorflow-cpu -r $(NGC)/requirements.txt
 	$(call install_dali,$(NGC))
 	@touch $@
