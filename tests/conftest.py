@@ -1,5 +1,6 @@
 """Shared fixtures: the real configuration, and slices small enough to train on in a test."""
 
+import sys
 from pathlib import Path
 
 import cv2
@@ -13,6 +14,14 @@ from utils.slice_files import SlicePair
 
 REAL_CT = Path(__file__).resolve().parents[2] / "shared" / "data" / "ct"
 SIZE = 32  # px
+
+
+@pytest.fixture(autouse=True)
+def plain_precision():
+    """Every test begins in float32, whatever the one before it has trained in."""
+    yield
+    if keras := sys.modules.get("keras"):
+        keras.config.set_dtype_policy("float32")
 
 
 @pytest.fixture

@@ -235,3 +235,9 @@ def test_slurm_is_refused_where_it_is_not_or_numbers_otherwise(monkeypatch):
     slurm_step(monkeypatch, "node[9-10]", 0, "node9")
     with pytest.raises(UserError, match=r"task 0 runs on node9, where TensorFlow expects node10"):
         find_cluster("slurm")
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_tests_leave_no_precision_behind(turn):
+    assert keras.config.dtype_policy().name == "float32"
+    keras.config.set_dtype_policy("mixed_float16")
