@@ -5,6 +5,7 @@ import statistics
 from itertools import groupby
 from pathlib import Path
 
+BASE = "unet3plus"
 RESULTS = Path(__file__).resolve().parent / "phantom_results.csv"
 COLUMNS = (
     "variant",
@@ -37,24 +38,36 @@ def read_rows(path: Path = RESULTS) -> list[dict[str, str]]:
 def study_table(rows: list[dict[str, str]]) -> str:
     """A Markdown table with one row per loss and variant: mean over the seeds ± their sd.
 
+    The column "against base" compares the Dice per case of runs with the same loss and seed.
+
     Args:
         rows: of the results, the seeds of a pair one after the other.
     """
-    headings = ("variant", "loss", "seeds", *(heading for heading, _ in _SHOWN.values()))
+    headings = [heading for heading, _ in _SHOWN.values()]
+    headings = ["variant", "loss", "seeds", headings[0], "against base", *headings[1:]]
     lines = [headings, ["---", "---", *["---:"] * (len(headings) - 2)]]
-    for pair, runs in groupby(rows, key=lambda row: (row["variant"], row["loss"])):
+    base = {(row["loss"], row["seed"]): _dice(row) for row in rows if row["variant"] == BASE}
+    for (variant, loss), runs in groupby(rows, key=lambda row: (row["variant"], row["loss"])):
         runs = list(runs)
-        cells = (
-            _mean_and_sd([float(run[column]) for run in runs], decimals)
+        dice, *cells = (
+            _mean_and_sd([float(run[column]) for run in runs], f".{decimals}f")
             for column, (_, decimals) in _SHOWN.items()
         )
-        lines.append([*(f"`{name}`" for name in pair), str(len(runs)), *cells])
+        gains = [
+            _dice(run) - base[loss, run["seed"]] for run in runs if (loss, run["seed"]) in base
+        ]
+        gain = _mean_and_sd(gains, "+.4f") if gains and variant != BASE else ""
+        lines.append([f"`{variant}`", f"`{loss}`", str(len(runs)), dice, gain, *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _mean_and_sd(values: list[float], decimals: int) -> str:
-    mean = f"{statistics.mean(values):.{decimals}f}"
-    return f"{mean} ± {statistics.stdev(values):.{decimals}f}" if len(values) > 1 else mean
+def _dice(row: dict[str, str]) -> float:
+    return float(row["dice_per_case_mean"])
+
+
+def _mean_and_sd(values: list[float], form: str) -> str:
+    mean = f"{statistics.mean(values):{form}}"
+    return f"{mean} ± {statistics.stdev(values):{form.strip('+')}}" if len(values) > 1 else mean
 
 
 if __name__ == "__main__":

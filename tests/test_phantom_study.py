@@ -24,11 +24,13 @@ def test_the_table_has_mean_and_sd_of_the_seeds():
         row(Cell("unet3plus", "focal", 1), 0.90, 100),
         row(Cell("unet3plus", "focal", 2), 0.92, 130),
         row(Cell("unet3plus_deepsup", "focal", 1), 0.95, 7),
+        row(Cell("unet3plus_deepsup", "focal", 2), 0.92, 9),
     ]
     assert study_table(rows).splitlines()[2:] == [
-        "| `unet3plus` | `focal` | 2 | 0.9100 ± 0.0141 | 0.0200 ± 0.0000 | 0.9200 ± 0.0141 "
+        "| `unet3plus` | `focal` | 2 | 0.9100 ± 0.0141 |  | 0.0200 ± 0.0000 | 0.9200 ± 0.0141 "
         "| 115 ± 21 |",
-        "| `unet3plus_deepsup` | `focal` | 1 | 0.9500 | 0.0200 | 0.9600 | 7 |",
+        "| `unet3plus_deepsup` | `focal` | 2 | 0.9350 ± 0.0212 | +0.0250 ± 0.0354 "
+        "| 0.0200 ± 0.0000 | 0.9450 ± 0.0212 | 8 ± 1 |",
     ]
 
 
@@ -47,15 +49,17 @@ def test_the_committed_results_were_made_with_the_committed_settings():
 def test_only_runs_that_are_missing_or_have_other_settings_are_run(tmp_path, monkeypatch, capsys):
     results, ran = tmp_path / "results.csv", []
 
-    def run(cell: Cell) -> dict:
-        if len(ran) == 4:
-            raise KeyboardInterrupt
-        ran.append(cell)
-        return row(cell, 0.9, 0)
+    def run_all(function, cells, workers):
+        assert function is phantom_study.run_in_own_process
+        for cell in cells:
+            if len(ran) == 4:
+                raise KeyboardInterrupt
+            ran.append(cell)
+            yield cell, row(cell, 0.9, 0)
 
     monkeypatch.setattr(phantom_study, "RESULTS", results)
     monkeypatch.setattr(phantom_study, "read_rows", lambda: read_rows(results))
-    monkeypatch.setattr(phantom_study, "run_in_own_process", run)
+    monkeypatch.setattr(phantom_study, "run_in_processes", run_all)
     monkeypatch.setattr(phantom_study, "_draw_scans", lambda: None)
     first, second = Cell("unet3plus", "unet3p_hybrid", 1), Cell("unet3plus", "unet3p_hybrid", 2)
     phantom_study.write_csv(results, [row(first, 0.8, 5), row(second, 0.8, 5, settings="other")])
