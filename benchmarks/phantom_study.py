@@ -1,6 +1,6 @@
 """Which variant, which loss: every pair trained and scored on the same phantom scans.
 
-`nohup python -m benchmarks.phantom_study &` takes about 20 minutes on two quiet CPU cores. It
+`nohup python -m benchmarks.phantom_study &` takes less than half an hour on two CPU cores. It
 goes on where it was stopped: runs that phantom_results.csv has under the same settings are kept.
 
 12 scans are trained on, 3 choose the epoch, 6 others are scored, all drawn once.

@@ -203,6 +203,7 @@ def encode_png(image: np.ndarray) -> bytes:
     """A PNG file of `image`, uint8 of shape (height, width), or with a third axis R, G, B."""
     grey = image.ndim == 2
     pixels = image if grey else image[..., ::-1]
+    # Masks are read thrice as fast when zlib may look for more than runs; slices are noise
     strategy = cv2.IMWRITE_PNG_STRATEGY_DEFAULT if grey else cv2.IMWRITE_PNG_STRATEGY_RLE
     options = [cv2.IMWRITE_PNG_STRATEGY, strategy, *_PNG_UNFILTERED]
     return cv2.imencode(".png", pixels, options)[1].tobytes()
