@@ -4,12 +4,14 @@ Needs no data. See `benchmark_training` for what it measures.
 """
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from omegaconf import DictConfig
@@ -18,6 +20,7 @@ from benchmarks.training_cell import OUT_OF_MEMORY
 from benchmarks.training_study import FAILED, CellKey, TrainingStudy
 from utils.cli import run_command
 from utils.log import console, progress
+from utils.memory_limit import available_memory
 from utils.results import results_folder, run_facts
 from utils.runtime import setup_runtime
 
@@ -25,6 +28,7 @@ ROOT = Path(__file__).resolve().parent
 # Keys besides the grid on which the time of a step depends
 _SETTINGS = ("MODEL", "LOSS", "INPUT", "OUTPUT", "USE_MULTI_GPUS", "warmup_steps", "bench_steps")
 _NO_MEMORY = re.compile(r"bad_alloc|out of memory|cannot allocate|resource temporarily", re.I)
+_MUCH_MEMORY = 0.5  # of the available memory, by a process that crashed
 
 
 def benchmark_training(cfg: DictConfig) -> dict[str, Any]:
@@ -70,30 +74,35 @@ def _run_cell(config: dict[str, Any], batch_size: int, amp: bool, xla: bool) -> 
         "HYPER_PARAMETERS": config["HYPER_PARAMETERS"] | {"BATCH_SIZE": batch_size},
         "OPTIMIZATION": config["OPTIMIZATION"] | {"AMP": amp, "XLA": xla},
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.training_cell"],
-        cwd=ROOT,
-        input=json.dumps(cell),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return cell_result(done.returncode, done.stdout, done.stderr)
+    available = available_memory()
+    with TemporaryFile("w+") as stdin, TemporaryFile("w+") as stdout, TemporaryFile("w+") as stderr:
+        json.dump(cell, stdin)
+        stdin.seek(0)
+        command = [sys.executable, "-m", "benchmarks.training_cell"]
+        with subprocess.Popen(command, cwd=ROOT, stdin=stdin, stdout=stdout, stderr=stderr) as run:
+            _, status, usage = os.wait4(run.pid, 0)  # unlike run.wait() tells the peak of memory
+            run.returncode = os.waitstatus_to_exitcode(status)
+        texts = [file.seek(0) or file.read() for file in (stdout, stderr)]
+    much_memory = available is not None and 1024 * usage.ru_maxrss > _MUCH_MEMORY * available
+    return cell_result(run.returncode, *texts, much_memory)
 
 
-def cell_result(return_code: int, stdout: str, stderr: str) -> dict[str, Any]:
+def cell_result(return_code: int, stdout: str, stderr: str, much_memory: bool) -> dict[str, Any]:
     """What the process of a cell has found, or how it died.
 
     The result counts even if the process crashed after it: TensorFlow may, when memory has run out.
+    Where it crashes for want of memory without a word, that it had much of it must do as evidence.
     """
     last = stdout.strip().rpartition("\n")[2]
     if last.startswith("{"):
         return json.loads(last)
-    was_killed = return_code == -signal.SIGKILL
-    if was_killed or (return_code < 0 and _NO_MEMORY.search(stderr)):
-        return {"status": OUT_OF_MEMORY}
     lines = stderr.strip().splitlines()
-    return {"status": FAILED, "error": lines[-1] if lines else f"exit code {return_code}"}
+    if return_code >= 0:
+        return {"status": FAILED, "error": lines[-1] if lines else f"exit code {return_code}"}
+    if return_code == -signal.SIGKILL or much_memory or _NO_MEMORY.search(stderr):
+        return {"status": OUT_OF_MEMORY}
+    death = f"died of {signal.Signals(-return_code).name}"
+    return {"status": FAILED, "error": f"{death} after: {lines[-1]}" if lines else death}
 
 
 if __name__ == "__main__":

@@ -96,21 +96,45 @@ def test_what_is_measured_again(study):
     assert study([1], bench_steps=7) == [(1, False, False)]
 
 
+NO_MEMORY = {"status": "out of memory"}
+
+
 @pytest.mark.parametrize(
-    ("return_code", "stdout", "stderr", "expected"),
+    ("return_code", "stdout", "stderr", "much_memory", "expected"),
     [
-        (0, 'a line\n{"status": "measured"}\n', "", {"status": "measured"}),
-        (-6, '{"status": "out of memory"}', "free()", {"status": "out of memory"}),
-        (-9, "", "", {"status": "out of memory"}),
-        (-6, "", "what():  std::bad_alloc", {"status": "out of memory"}),
-        (-6, "", "CUDA: Out of memory\n", {"status": "out of memory"}),
-        (-11, "", "a\nsegmentation\n", {"status": "failed", "error": "segmentation"}),
-        (1, "", "Traceback\nValueError: x", {"status": "failed", "error": "ValueError: x"}),
-        (3, "", "", {"status": "failed", "error": "exit code 3"}),
+        (0, 'a line\n{"status": "measured"}\n', "", True, {"status": "measured"}),
+        (-6, '{"status": "out of memory"}', "free()", False, NO_MEMORY),
+        (-9, "", "", False, NO_MEMORY),
+        (-6, "", "what():  std::bad_alloc", False, NO_MEMORY),
+        (-6, "", "CUDA: Out of memory\n", False, NO_MEMORY),
+        (-11, "", "a warning\n", True, NO_MEMORY),
+        (-11, "", "a\nb\n", False, {"status": "failed", "error": "died of SIGSEGV after: b"}),
+        (-6, "", "", False, {"status": "failed", "error": "died of SIGABRT"}),
+        (1, "", "Traceback\nValueError: x", True, {"status": "failed", "error": "ValueError: x"}),
+        (3, "", "", False, {"status": "failed", "error": "exit code 3"}),
     ],
 )
-def test_how_the_end_of_a_process_is_read(return_code, stdout, stderr, expected):
-    assert cell_result(return_code, stdout, stderr) == expected
+def test_how_the_end_of_a_process_is_read(return_code, stdout, stderr, much_memory, expected):
+    assert cell_result(return_code, stdout, stderr, much_memory) == expected
+
+
+CRASH = """
+import os, numpy
+numpy.ones(600 << 20, numpy.uint8)
+os.kill(os.getpid(), 11)
+"""
+
+
+@pytest.mark.parametrize(("gib", "status"), [(1, "out of memory"), (1000, "failed")])
+def test_a_crash_is_judged_by_the_memory_it_had(make_cfg, monkeypatch, tmp_path, gib, status):
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    (folder / "training_cell.py").write_text(CRASH)
+    monkeypatch.setattr(benchmark_training, "ROOT", tmp_path)
+    monkeypatch.setattr(benchmark_training, "available_memory", lambda: gib << 30)
+    grid = {"BATCH_SIZES": [2], "AMP": [False], "XLA": [False]}
+    (cell,) = benchmark_training.benchmark_training(make_cfg(BENCHMARK_TRAINING=grid))["cells"]
+    assert cell["status"] == status
 
 
 @pytest.mark.parametrize(
