@@ -60,7 +60,8 @@ def compile_model(
         steps_per_epoch: batches; needed only where the learning rate changes.
 
     Raises:
-        UserError: a setting of the optimizer that does not work on several replicas.
+        UserError: a setting of the optimizer that does not work on several replicas, or no step of
+            it before the end.
     """
     replicas = runtime.replicas
     optimizer = optimizer_settings(cfg, steps_per_epoch, replicas)

@@ -49,7 +49,7 @@ def optimizer_settings(
         replicas: copies of the model that train together.
 
     Raises:
-        UserError: a setting that does not work on several replicas.
+        UserError: a setting that does not work on several replicas, or no step before the end.
     """
     settings, schedule = cfg.HYPER_PARAMETERS, cfg.HYPER_PARAMETERS.LEARNING_RATE_SCHEDULE
     for key, is_off, reason in (
@@ -65,6 +65,11 @@ def optimizer_settings(
                 f"replicas ({reason}). Train on one (USE_MULTI_GPUS.VALUE=False), or without it"
             )
     steps = steps_per_epoch or 0
+    if 0 < steps * settings.EPOCHS < settings.GRADIENT_ACCUMULATION:
+        raise UserError(
+            f"HYPER_PARAMETERS.GRADIENT_ACCUMULATION: found {settings.GRADIENT_ACCUMULATION} "
+            f"batches; the whole run has {steps * settings.EPOCHS}, so weights would never change"
+        )
     rate = ScheduleSettings(
         str(schedule.TYPE),
         settings.LEARNING_RATE,

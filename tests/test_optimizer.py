@@ -91,6 +91,14 @@ def test_what_replicas_cannot_do_is_refused(make_cfg, key):
         optimizer_settings(cfg, 3, replicas=2)
 
 
+def test_more_batches_per_step_than_the_run_has_are_refused(make_cfg):
+    settings = {"GRADIENT_ACCUMULATION": 7, "EPOCHS": 2}
+    cfg = make_cfg(HYPER_PARAMETERS=settings)
+    assert optimizer_settings(cfg, 4).accumulation == 7
+    with pytest.raises(UserError, match="GRADIENT_ACCUMULATION: found 7 batches.* run has 6"):
+        optimizer_settings(cfg, 3)
+
+
 def network(make_cfg, steps: int | None = None, amp: bool = False, **changes) -> keras.Model:
     cfg = make_cfg(HYPER_PARAMETERS={"EPOCHS": 4, **changes}, OPTIMIZATION={"AMP": amp})
     runtime = setup_runtime(cfg)

@@ -83,12 +83,18 @@ def test_gpus_that_are_used(make_cfg, monkeypatch, settings, expected):
     assert runtime.hardware == ("NVIDIA Test, compute capability 8.0",)
 
 
-@pytest.mark.parametrize(("ids", "missing"), [(4, "3"), ([0, 5, 7], "5, 7")])
-def test_a_gpu_that_does_not_exist_is_an_error(make_cfg, monkeypatch, ids, missing):
-    FakeGpus(monkeypatch, 3)
-    with pytest.raises(
-        UserError, match=f"GPU_IDS: GPU {missing} does not exist; this machine has 3"
-    ):
+@pytest.mark.parametrize(
+    ("gpus", "ids", "message"),
+    [
+        (3, 4, "GPU 3 does not exist; this machine has 3, numbered from 0"),
+        (3, [0, 5, 7], "GPU 5, 7 does not exist; this machine has 3"),
+        (0, [3], "GPU 3 does not exist; this machine has none"),
+        (0, 2, "GPU 0, 1 does not exist; this machine has none"),
+    ],
+)
+def test_a_gpu_that_does_not_exist_is_an_error(make_cfg, monkeypatch, gpus, ids, message):
+    FakeGpus(monkeypatch, gpus)
+    with pytest.raises(UserError, match=f"GPU_IDS: {message}"):
         setup_runtime(make_cfg(USE_MULTI_GPUS={"VALUE": True, "GPU_IDS": ids}))
 
 

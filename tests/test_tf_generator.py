@@ -192,7 +192,7 @@ def test_a_text_file_lists_paths(slices):
         ("data/val/images", "data/train/mask", "no mask named mask_0_0"),
         (["data/val/images/image_0_0.png"], ["a.png"], "MASK_PATH: files not found"),
         (["data/val/images/image_0_0.png"], ["data/val/mask/mask_0_0.png"] * 2, "1 images and 2"),
-        ([], None, "the list is empty"),
+        ([], None, "IMAGES_PATH: found an empty list"),
     ],
 )
 def test_pairing_problems_are_named(slices, images, masks, message):

@@ -90,7 +90,8 @@ def _assign_value(section: DictConfig, entry: Field, value: Any, key: str) -> It
     if low is not None and stored is not None:
         numbers = stored if OmegaConf.is_list(stored) else [stored]
         if not all(low <= number <= high for number in numbers):
-            limit = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
+            least, most = (f"{limit:.12g}" for limit in (low, high))
+            limit = f"at least {least}" if most == "inf" else f"from {least} to {most}"
             section[entry.name] = "???"
             yield f"{key}: found {value!r}; expected {limit}"
 

@@ -118,7 +118,7 @@ def setup_runtime(cfg: DictConfig, distribute: bool = False) -> Runtime:
 def _choose_gpus(cfg: DictConfig) -> list:
     gpus = tf.config.list_physical_devices("GPU")
     use_multi, ids = cfg.USE_MULTI_GPUS.VALUE, cfg.USE_MULTI_GPUS.GPU_IDS
-    if not gpus:
+    if not gpus and (ids == -1 or not use_multi):
         if use_multi:
             logger.info("USE_MULTI_GPUS: this machine has no GPU, running on the CPU")
         return []
@@ -133,7 +133,7 @@ def _existing(ids: int | ListConfig, count: int) -> list[int]:
     if missing:
         raise UserError(
             f"USE_MULTI_GPUS.GPU_IDS: GPU {', '.join(map(str, missing))} does not exist; this "
-            f"machine has {count}, numbered from 0"
+            + (f"machine has {count}, numbered from 0" if count else "machine has none")
         )
     return list(wanted)
 

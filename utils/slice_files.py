@@ -119,9 +119,10 @@ def _twins(files: list[Path]) -> list[str]:
 def _files(source: str | Sequence[str], work_dir: Path, key: str) -> list[Path]:
     if not isinstance(source, str):
         files = [resolve_path(name, work_dir) for name in source]
-        missing = [str(file) for file in files if not file.is_file()]
-        if missing or not files:
-            raise UserError.listing(f"{key}: files not found", missing or ["the list is empty"])
+        if not files:
+            raise UserError(f"{key}: found an empty list; expected one path or more")
+        if missing := [str(file) for file in files if not file.is_file()]:
+            raise UserError.listing(f"{key}: files not found", missing)
         return files
     folder = resolve_path(source, work_dir)
     if folder.is_file():
