@@ -9,6 +9,7 @@ numbers need not start at 0, and the order of the file is another one (Keras sor
 graph), so that only the sequence of the numbers says which layer is which.
 """
 
+import argparse
 import re
 import sys
 from collections.abc import Iterator
@@ -161,11 +162,15 @@ def _shapes(identity: dict[str, Any]) -> Iterator[tuple[str, list[tuple[int, ...
             yield norm, [shape[-1:]] * 4
 
 
-def _main(arguments: list[str]) -> None:
-    if len(arguments) not in (1, 2):
-        sys.exit(f"Usage: python -m models.legacy_weights OLD.hdf5 [NEW{WEIGHTS_SUFFIX}]")
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m models.legacy_weights")
+    parser.add_argument("old", type=Path, help="a weight file of NVIDIA's UNet3P folder")
+    parser.add_argument(
+        "new", type=Path, nargs="?", help=f"beside it, *{WEIGHTS_SUFFIX}, if not given"
+    )
+    arguments = parser.parse_args()
     try:
-        converted = convert(*map(Path, arguments))
+        converted = convert(arguments.old, arguments.new)
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
@@ -175,4 +180,4 @@ def _main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    _main()

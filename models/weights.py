@@ -40,8 +40,10 @@ def read_card(weights: Path) -> dict[str, Any]:
     """What the JSON file beside a weight file says.
 
     Raises:
-        UserError: it is missing or damaged.
+        UserError: it is missing or damaged, or there is no weight file.
     """
+    if not weights.is_file():
+        raise UserError(f"Weights not found: {weights}")
     return ADDED_LATER | read_json(card_path(weights), "The description of the weights")
 
 

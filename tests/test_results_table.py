@@ -57,3 +57,6 @@ def test_what_is_no_result_is_refused(tmp_path):
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert run.stderr.startswith("Error: The result of a training not found")
+    run = subprocess.run(command[:-1], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert run.stderr.startswith("usage: python -m utils.results_table")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from models.from_weights import model_from_weights
 from models.model import compile_model, model_identity, prepare_model, weights_path
 from models.weights import card_path, load_weights, save_weights
 from utils.errors import UserError
@@ -88,6 +89,9 @@ def test_missing_card_and_damaged_file(saved):
     card_path(path).unlink()
     with pytest.raises(UserError, match="description of the weights not found"):
         load_weights(model, path, model_identity(cfg))
+    path.unlink()
+    with pytest.raises(UserError, match=f"^Weights not found: {path}$"):
+        model_from_weights(path)
 
 
 @pytest.mark.parametrize("name", ["mine", "mine.weights.h5"])

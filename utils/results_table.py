@@ -1,5 +1,6 @@
 """Training runs side by side: `python -m utils.results_table results/a results/b/train.json …`."""
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -65,10 +66,10 @@ def _row(run: dict[str, Any], reference: float | None) -> list[str]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("Usage: python -m utils.results_table RESULTS…")
+    parser = argparse.ArgumentParser(prog="python -m utils.results_table")
+    parser.add_argument("results", nargs="+", type=Path, help="train.json, or a folder with one")
     try:
-        print(results_table([Path(argument) for argument in sys.argv[1:]]))
+        print(results_table(parser.parse_args().results))
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
