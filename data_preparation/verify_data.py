@@ -78,7 +78,8 @@ def verify_data(cfg: DictConfig, splits: Sequence[str] | None = None) -> None:
         )
         masks = mask_facts([pair.mask for pair in pairs], f"{split} masks", cfg.VERBOSE)
         checks = [_check(*facts, rules) for facts in zip(pairs, images, masks, strict=True)]
-        problems += [problem for check in checks for problem in check.problems]
+        found = [problem for check in checks for problem in check.problems]
+        problems += found
         contents[split] = [
             SliceContent(pair.image, facts.digest)
             for pair, facts in zip(pairs, images, strict=True)
@@ -86,7 +87,7 @@ def verify_data(cfg: DictConfig, splits: Sequence[str] | None = None) -> None:
         ]
         pixels = np.stack([check.pixels for check in checks])
         rows += _summary(split, len(cases_of(pairs)), pixels)
-        if not pixels[:, 1:].any():
+        if not found and not pixels[:, 1:].any():
             logger.warning(
                 f"DATASET.{source_section(split)}.MASK_PATH: no mask has any foreground; a Dice "
                 "coefficient over them is 1 as long as nothing is predicted, and 0 otherwise"

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -174,6 +175,18 @@ def test_masks_of_255_pass_where_they_are_normalised(slices, make_cfg):
     for path in (slices / "data").glob("*/mask/*.png"):
         write_mask(path, 255)
     verify_data(make_cfg(PREPROCESS_DATA={"NORMALIZE_MASK": {"VALUE": True}}))
+
+
+@pytest.mark.parametrize(("value", "warns"), [(0, True), (1, False), (255, False)])
+def test_masks_without_foreground_are_warned_of(slices, make_cfg, monkeypatch, value, warns):
+    warnings = []
+    monkeypatch.setattr(logger, "warning", warnings.append)
+    for path in (slices / "data/val/mask").glob("*.png"):
+        write_mask(path, value)
+    with nullcontext() if value < 2 else pytest.raises(UserError, match="found class ids 255"):
+        verify_data(make_cfg())
+    assert len(warnings) == warns
+    assert all("DATASET.VAL.MASK_PATH: no mask has any foreground" in text for text in warnings)
 
 
 def test_masks_are_needed(slices, make_cfg):
