@@ -209,16 +209,18 @@ def _ssim_map(y_true: KerasTensor, y_pred: KerasTensor) -> KerasTensor:
     large means, which matters on GPUs, whose float32 matrix products keep 10 bits (TF32).
     """
     error = y_pred - y_true
-    moments = [y_true, error, y_true * y_true, y_true * error, error * error]
+    # Not error * error: its two equal gradients become one tensor, which TensorFlow's AddN takes as
+    # its accumulator or not, depending on who comes first, and rounds differently call by call
+    moments = [y_true, error, ops.square(y_true), y_true * error, ops.square(error)]
     mean_true, mean_error, square_true, product, square_error = ops.unstack(
         _blurred(ops.stack(moments)), len(moments)
     )
     mean_product = mean_true * (mean_true + mean_error)
     covariance = square_true + product - mean_product
-    variance_error = square_error - mean_error * mean_error
+    variance_error = square_error - ops.square(mean_error)
     luminance = 2 * mean_product + C1
     structure = 2 * covariance + C2
-    similarity = luminance / (luminance + mean_error * mean_error)
+    similarity = luminance / (luminance + ops.square(mean_error))
     return similarity * structure / (structure + variance_error)
 
 
