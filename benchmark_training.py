@@ -80,7 +80,11 @@ def _run_cell(config: dict[str, Any], batch_size: int, amp: bool, xla: bool) -> 
         stdin.seek(0)
         command = [sys.executable, "-m", "benchmarks.training_cell"]
         with subprocess.Popen(command, cwd=ROOT, stdin=stdin, stdout=stdout, stderr=stderr) as run:
-            _, status, usage = os.wait4(run.pid, 0)  # unlike run.wait() tells the peak of memory
+            try:
+                _, status, usage = os.wait4(run.pid, 0)  # unlike run.wait() tells peak memory
+            except BaseException:  # interrupted: the cell must not go on alone
+                run.kill()
+                raise
             run.returncode = os.waitstatus_to_exitcode(status)
         texts = [file.seek(0) or file.read() for file in (stdout, stderr)]
     much_memory = available is not None and 1024 * usage.ru_maxrss > _MUCH_MEMORY * available

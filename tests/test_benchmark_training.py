@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 
 import cv2
 import pytest
@@ -135,6 +136,22 @@ def test_a_crash_is_judged_by_the_memory_it_had(make_cfg, monkeypatch, tmp_path,
     grid = {"BATCH_SIZES": [2], "AMP": [False], "XLA": [False]}
     (cell,) = benchmark_training.benchmark_training(make_cfg(BENCHMARK_TRAINING=grid))["cells"]
     assert cell["status"] == status
+
+
+def test_an_interrupted_cell_does_not_go_on_alone(make_cfg, monkeypatch, tmp_path):
+    def interrupt(pid, options):
+        cells.append(pid)
+        raise KeyboardInterrupt
+
+    cells = []
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "training_cell.py").write_text("import time; time.sleep(600)")
+    monkeypatch.setattr(benchmark_training, "ROOT", tmp_path)
+    monkeypatch.setattr(benchmark_training.os, "wait4", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        benchmark_training.benchmark_training(make_cfg())
+    with pytest.raises(ProcessLookupError):
+        os.kill(*cells, 0)
 
 
 @pytest.mark.parametrize(
