@@ -118,12 +118,11 @@ def setup_runtime(cfg: DictConfig, distribute: bool = False) -> Runtime:
 def _choose_gpus(cfg: DictConfig) -> list:
     gpus = tf.config.list_physical_devices("GPU")
     use_multi, ids = cfg.USE_MULTI_GPUS.VALUE, cfg.USE_MULTI_GPUS.GPU_IDS
-    if not gpus and (ids == -1 or not use_multi):
-        if use_multi:
-            logger.info("USE_MULTI_GPUS: this machine has no GPU, running on the CPU")
-        return []
     if not use_multi:
         return gpus[:1]
+    if not gpus and ids == -1:
+        logger.info("USE_MULTI_GPUS: this machine has no GPU, running on the CPU")
+        return []
     return [gpus[i] for i in _existing(ids, len(gpus))]
 
 
