@@ -1,7 +1,9 @@
-"""The results of the phantom study as a Markdown table: `python -m benchmarks.phantom_table`."""
+"""The results of the phantom study as Markdown tables: `python -m benchmarks.phantom_table`."""
 
 import csv
+import math
 import statistics
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -20,12 +22,13 @@ COLUMNS = (
     "parameters",
     "settings",
 )
+_FALSE = "false_positive_voxels_empty_slices"
 # Column of the results -> heading, decimals
 _SHOWN = {
     "dice_per_case_mean": ("Dice per case", 4),
     "dice_per_case_sd": ("sd over cases", 4),
     "dice_global": ("Dice global", 4),
-    "false_positive_voxels_empty_slices": ("false-positive voxels on liver-free slices", 0),
+    _FALSE: ("false-positive voxels on liver-free slices", 0),
 }
 
 
@@ -35,40 +38,76 @@ def read_rows(path: Path = RESULTS) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def study_table(rows: list[dict[str, str]]) -> str:
-    """A Markdown table with one row per loss and variant: mean over the seeds ± their sd.
+def study_tables(rows: list[dict[str, str]]) -> str:
+    """What every variant gains over all its runs, then every pair of variant and loss by itself."""
+    return f"{variant_table(rows)}\n\n{pair_table(rows)}"
+
+
+def variant_table(rows: list[dict[str, str]]) -> str:
+    """One row per variant, over all losses and seeds.
+
+    The gain is the mean over pairs of runs with the same loss and seed ± its standard error; false
+    positives are summed.
+    """
+    lines = [["variant", "runs", "Dice per case", f"gain over `{BASE}`", _SHOWN[_FALSE][0]]]
+    for (variant,), runs in _groups(rows, "variant"):
+        gains = _gains(runs, rows)
+        gain = _mean_and_spread(gains, "+.4f", over=math.sqrt(len(gains)))
+        dice = f"{statistics.mean(map(_dice, runs)):.4f}"
+        false = sum(int(run[_FALSE]) for run in runs)
+        lines.append([f"`{variant}`", str(len(runs)), dice, gain, str(false)])
+    return _markdown(lines, texts=1)
+
+
+def pair_table(rows: list[dict[str, str]]) -> str:
+    """One row per variant and loss: mean over the seeds ± their standard deviation.
 
     The column "against base" compares the Dice per case of runs with the same loss and seed.
-
-    Args:
-        rows: of the results, the seeds of a pair one after the other.
     """
     headings = [heading for heading, _ in _SHOWN.values()]
-    headings = ["variant", "loss", "seeds", headings[0], "against base", *headings[1:]]
-    lines = [headings, ["---", "---", *["---:"] * (len(headings) - 2)]]
-    base = {(row["loss"], row["seed"]): _dice(row) for row in rows if row["variant"] == BASE}
-    for (variant, loss), runs in groupby(rows, key=lambda row: (row["variant"], row["loss"])):
-        runs = list(runs)
+    lines = [["variant", "loss", "seeds", headings[0], "against base", *headings[1:]]]
+    for pair, runs in _groups(rows, "variant", "loss"):
         dice, *cells = (
-            _mean_and_sd([float(run[column]) for run in runs], f".{decimals}f")
+            _mean_and_spread([float(run[column]) for run in runs], f".{decimals}f")
             for column, (_, decimals) in _SHOWN.items()
         )
-        gains = [
-            _dice(run) - base[loss, run["seed"]] for run in runs if (loss, run["seed"]) in base
-        ]
-        gain = _mean_and_sd(gains, "+.4f") if gains and variant != BASE else ""
-        lines.append([f"`{variant}`", f"`{loss}`", str(len(runs)), dice, gain, *cells])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        gain = _mean_and_spread(_gains(runs, rows), "+.4f")
+        lines.append([*(f"`{name}`" for name in pair), str(len(runs)), dice, gain, *cells])
+    return _markdown(lines, texts=2)
+
+
+def _groups(
+    rows: list[dict[str, str]], *columns: str
+) -> Iterator[tuple[tuple[str, ...], list[dict[str, str]]]]:
+    """Rows with the same values in these columns, which follow each other."""
+    for values, group in groupby(rows, key=lambda row: tuple(row[column] for column in columns)):
+        yield values, list(group)
+
+
+def _gains(runs: list[dict[str, str]], rows: list[dict[str, str]]) -> list[float]:
+    """Dice per case above the base variant's; none for the base itself."""
+    base = {(row["loss"], row["seed"]): _dice(row) for row in rows if row["variant"] == BASE}
+    pairs = [(run, base.get((run["loss"], run["seed"]))) for run in runs if run["variant"] != BASE]
+    return [_dice(run) - dice for run, dice in pairs if dice is not None]
 
 
 def _dice(row: dict[str, str]) -> float:
     return float(row["dice_per_case_mean"])
 
 
-def _mean_and_sd(values: list[float], form: str) -> str:
+def _mean_and_spread(values: list[float], form: str, over: float = 1) -> str:
+    """Mean ± standard deviation divided by `over`; the mean alone of one value, "" of none."""
+    if not values:
+        return ""
     mean = f"{statistics.mean(values):{form}}"
-    return f"{mean} ± {statistics.stdev(values):{form.strip('+')}}" if len(values) > 1 else mean
+    return f"{mean} ± {statistics.stdev(values) / over:{form.strip('+')}}" if values[1:] else mean
+
+
+def _markdown(lines: list[list[str]], texts: int) -> str:
+    """A table whose first columns are texts and whose others are numbers."""
+    lines.insert(1, ["---"] * texts + ["---:"] * (len(lines[0]) - texts))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":
-    print(study_table(read_rows()))
+    print(study_tables(read_rows()))

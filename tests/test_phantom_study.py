@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from benchmarks import phantom_study, phantom_table
 from benchmarks.phantom_study import FINGERPRINT, LOSSES, Cell
-from benchmarks.phantom_table import COLUMNS, read_rows, study_table
+from benchmarks.phantom_table import COLUMNS, pair_table, read_rows, study_tables, variant_table
 from models.unet3plus import VARIANTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,14 +19,16 @@ def row(cell: Cell, dice: float, false_positives: int, settings: str = FINGERPRI
     return {name: str(value) for name, value in zip(COLUMNS, values, strict=True)}
 
 
-def test_the_table_has_mean_and_sd_of_the_seeds():
-    rows = [
-        row(Cell("unet3plus", "focal", 1), 0.90, 100),
-        row(Cell("unet3plus", "focal", 2), 0.92, 130),
-        row(Cell("unet3plus_deepsup", "focal", 1), 0.95, 7),
-        row(Cell("unet3plus_deepsup", "focal", 2), 0.92, 9),
-    ]
-    assert study_table(rows).splitlines()[2:] == [
+ROWS = [
+    row(Cell("unet3plus", "focal", 1), 0.90, 100),
+    row(Cell("unet3plus", "focal", 2), 0.92, 130),
+    row(Cell("unet3plus_deepsup", "focal", 1), 0.95, 7),
+    row(Cell("unet3plus_deepsup", "focal", 2), 0.92, 9),
+]
+
+
+def test_a_pair_has_mean_and_sd_of_its_seeds():
+    assert pair_table(ROWS).splitlines()[2:] == [
         "| `unet3plus` | `focal` | 2 | 0.9100 ± 0.0141 |  | 0.0200 ± 0.0000 | 0.9200 ± 0.0141 "
         "| 115 ± 21 |",
         "| `unet3plus_deepsup` | `focal` | 2 | 0.9350 ± 0.0212 | +0.0250 ± 0.0354 "
@@ -34,8 +36,33 @@ def test_the_table_has_mean_and_sd_of_the_seeds():
     ]
 
 
+def test_a_variant_has_the_mean_gain_of_its_pairs_with_its_standard_error():
+    other_loss = [
+        row(Cell("unet3plus", "reference", 1), 0.80, 1),
+        row(Cell("unet3plus_deepsup", "reference", 1), 0.79, 2),
+    ]
+    rows = sorted(ROWS + other_loss, key=lambda line: line["variant"])
+    # Gains 0.05, 0 and -0.01: their standard deviation over the root of three
+    assert variant_table(rows).splitlines()[2:] == [
+        "| `unet3plus` | 3 | 0.8733 |  | 231 |",
+        "| `unet3plus_deepsup` | 3 | 0.8867 | +0.0133 ± 0.0186 | 18 |",
+    ]
+
+
+def test_a_single_run_has_neither_deviation_nor_error():
+    rows = [ROWS[0], ROWS[2]]
+    assert (
+        pair_table(rows)
+        .splitlines()[-1]
+        .startswith("| `unet3plus_deepsup` | `focal` | 1 | 0.9500 | +0.0500 | 0.0200 |")
+    )
+    assert (
+        variant_table(rows).splitlines()[-1] == "| `unet3plus_deepsup` | 1 | 0.9500 | +0.0500 | 7 |"
+    )
+
+
 def test_the_readme_shows_the_committed_results():
-    assert study_table(read_rows()) in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert study_tables(read_rows()) in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_committed_results_were_made_with_the_committed_settings():
