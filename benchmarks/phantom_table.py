@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from utils.markdown import markdown_table
+
 BASE = "unet3plus"
 RESULTS = Path(__file__).resolve().parent / "phantom_results.csv"
+_FALSE_POSITIVES = "false_positive_voxels_empty_slices"
 COLUMNS = (
     "variant",
     "loss",
@@ -16,19 +19,18 @@ COLUMNS = (
     "dice_per_case_mean",
     "dice_per_case_sd",
     "dice_global",
-    "false_positive_voxels_empty_slices",
+    _FALSE_POSITIVES,
     "epochs",
     "seconds",
     "parameters",
     "settings",
 )
-_FALSE = "false_positive_voxels_empty_slices"
 # Column of the results -> heading, decimals
 _SHOWN = {
     "dice_per_case_mean": ("Dice per case", 4),
     "dice_per_case_sd": ("sd over cases", 4),
     "dice_global": ("Dice global", 4),
-    _FALSE: ("false-positive voxels on liver-free slices", 0),
+    _FALSE_POSITIVES: ("false-positive voxels on liver-free slices", 0),
 }
 
 
@@ -49,14 +51,16 @@ def variant_table(rows: list[dict[str, str]]) -> str:
     The gain is the mean over pairs of runs with the same loss and seed ± its standard error; false
     positives are summed.
     """
-    lines = [["variant", "runs", "Dice per case", f"gain over `{BASE}`", _SHOWN[_FALSE][0]]]
+    headings = [_SHOWN[column][0] for column in ("dice_per_case_mean", _FALSE_POSITIVES)]
+    headings = ["variant", "runs", headings[0], f"gain over `{BASE}`", headings[1]]
+    lines = []
     for (variant,), runs in _groups(rows, "variant"):
         gains = _gains(runs, rows)
         gain = _mean_and_spread(gains, "+.4f", over=math.sqrt(len(gains)))
         dice = f"{statistics.mean(map(_dice, runs)):.4f}"
-        false = sum(int(run[_FALSE]) for run in runs)
-        lines.append([f"`{variant}`", str(len(runs)), dice, gain, str(false)])
-    return _markdown(lines, texts=1)
+        false_positives = sum(int(run[_FALSE_POSITIVES]) for run in runs)
+        lines.append([f"`{variant}`", len(runs), dice, gain, false_positives])
+    return markdown_table(headings, lines, texts=1)
 
 
 def pair_table(rows: list[dict[str, str]]) -> str:
@@ -65,15 +69,16 @@ def pair_table(rows: list[dict[str, str]]) -> str:
     The column "against base" compares the Dice per case of runs with the same loss and seed.
     """
     headings = [heading for heading, _ in _SHOWN.values()]
-    lines = [["variant", "loss", "seeds", headings[0], "against base", *headings[1:]]]
+    headings = ["variant", "loss", "seeds", headings[0], "against base", *headings[1:]]
+    lines = []
     for pair, runs in _groups(rows, "variant", "loss"):
         dice, *cells = (
             _mean_and_spread([float(run[column]) for run in runs], f".{decimals}f")
             for column, (_, decimals) in _SHOWN.items()
         )
         gain = _mean_and_spread(_gains(runs, rows), "+.4f")
-        lines.append([*(f"`{name}`" for name in pair), str(len(runs)), dice, gain, *cells])
-    return _markdown(lines, texts=2)
+        lines.append([*(f"`{name}`" for name in pair), len(runs), dice, gain, *cells])
+    return markdown_table(headings, lines, texts=2)
 
 
 def _groups(
@@ -101,12 +106,6 @@ def _mean_and_spread(values: list[float], form: str, over: float = 1) -> str:
         return ""
     mean = f"{statistics.mean(values):{form}}"
     return f"{mean} ± {statistics.stdev(values) / over:{form.strip('+')}}" if values[1:] else mean
-
-
-def _markdown(lines: list[list[str]], texts: int) -> str:
-    """A table whose first columns are texts and whose others are numbers."""
-    lines.insert(1, ["---"] * texts + ["---:"] * (len(lines[0]) - texts))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import RESULTS
+from utils.markdown import markdown_table
 from utils.paths import write_bytes
 
 README = Path(__file__).with_name("README.md")
@@ -39,16 +40,12 @@ def _section(result: dict[str, Any]) -> str:
         f"Python {versions['python']}, TensorFlow {versions['tensorflow']}, "
         f"Keras {versions['keras']}, NumPy {versions['numpy']}",
         "",
-        _line(columns),
-        _line(["---"] * len(columns)),
-        *(_line([row[column] for column in columns]) for row in result["rows"]),
+        markdown_table(
+            columns, ([row[column] for column in columns] for row in result["rows"]), len(columns)
+        ),
         "",
     ]
     return "\n".join(lines)
-
-
-def _line(cells: list[Any]) -> str:
-    return f"| {' | '.join('' if cell is None else str(cell) for cell in cells)} |"
 
 
 def main() -> None:

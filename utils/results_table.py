@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.errors import EXIT_USER_ERROR, UserError
+from utils.markdown import markdown_table
 from utils.paths import read_json
 
 COLUMNS = ("GPU Count", "Generator", "XLA", "AMP", "Training Time (HH:MM:SS)", "Latency (ms)",
@@ -28,9 +29,7 @@ def results_table(paths: list[Path]) -> str:
     runs = [_read(path / "train.json" if path.is_dir() else path) for path in paths]
     speeds = [run["timing"]["throughput_samples_per_sec"] for run in runs]
     reference = next((speed for speed in speeds if speed), None)
-    rows = [COLUMNS, ["---", "---", *["---:"] * (len(COLUMNS) - 2)]]
-    rows += [_row(run, reference) for run in runs]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(COLUMNS, [_row(run, reference) for run in runs], texts=2)
 
 
 def _read(path: Path) -> dict[str, Any]:
