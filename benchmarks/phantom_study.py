@@ -1,6 +1,6 @@
 """Which variant, which loss: every pair trained and scored on the same phantom scans.
 
-`nohup python -m benchmarks.phantom_study &` takes about 40 minutes on two CPU cores. It goes
+`nohup python -m benchmarks.phantom_study &` takes about 50 minutes on two CPU cores. It goes
 on where it was stopped: runs that phantom_results.csv has under the same settings are kept.
 
 12 scans are trained on, 3 choose the epoch, 6 others are scored, all drawn once.
@@ -34,7 +34,7 @@ LOSSES = {
     "reference": ("LOSS.TYPE=reference",),
     "focal": ("LOSS.MS_SSIM.ENABLED=False", "LOSS.IOU.ENABLED=False"),
 }
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3, 4, 5, 6)
 SETTINGS = (
     "+experiment=phantom",
     "PHANTOM.TRAIN_CASES=12",

@@ -19,6 +19,10 @@ def row(cell: Cell, dice: float, false_positives: int, settings: str = FINGERPRI
     return {name: str(value) for name, value in zip(COLUMNS, values, strict=True)}
 
 
+def pair(row: dict) -> tuple[str, str]:
+    return row["variant"], row["loss"]
+
+
 ROWS = [
     row(Cell("unet3plus", "focal", 1), 0.90, 100),
     row(Cell("unet3plus", "focal", 2), 0.92, 130),
@@ -69,6 +73,29 @@ def test_the_committed_results_were_made_with_the_committed_settings():
     assert len(cells) == len(rows)
     assert {(cell.variant, cell.loss) for cell in cells} == set(product(VARIANTS, LOSSES))
     assert {row["settings"] for row in rows} == {FINGERPRINT}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("variant", VARIANTS[1:])
+def test_in_the_committed_results_no_variant_loses_to_the_base(variant, loss):
+    dice, base = (
+        [float(row["dice_per_case_mean"]) for row in read_rows() if pair(row) == (name, loss)]
+        for name in (variant, phantom_table.BASE)
+    )
+    assert len(dice) == len(base) >= 3
+    assert sum(dice) >= sum(base)
+
+
+def test_in_the_committed_results_the_module_cuts_false_positives():
+    base, _, module = (
+        sum(
+            int(row["false_positive_voxels_empty_slices"])
+            for row in read_rows()
+            if row["variant"] == variant
+        )
+        for variant in VARIANTS
+    )
+    assert module < base / 2
 
 
 def test_only_runs_that_are_missing_or_have_other_settings_are_run(tmp_path, monkeypatch, capsys):
