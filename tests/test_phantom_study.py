@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from benchmarks import phantom_study, phantom_table
-from benchmarks.phantom_study import FINGERPRINT, LOSSES, Cell
+from benchmarks.phantom_study import FINGERPRINT, LOSSES, SEEDS, Cell
 from benchmarks.phantom_table import COLUMNS, pair_table, read_rows, variant_table
 from models.unet3plus import VARIANTS
 
@@ -19,8 +19,10 @@ def row(cell: Cell, dice: float, false_positives: int, settings: str = FINGERPRI
     return {name: str(value) for name, value in zip(COLUMNS, values, strict=True)}
 
 
-def pair(row: dict) -> tuple[str, str]:
-    return row["variant"], row["loss"]
+def committed(column: str, variant: str, losses=tuple(LOSSES)) -> list[float]:
+    """A column of the committed results."""
+    rows = (row for row in read_rows() if row["variant"] == variant and row["loss"] in losses)
+    return [float(row[column]) for row in rows]
 
 
 ROWS = [
@@ -71,7 +73,7 @@ def test_the_committed_results_were_made_with_the_committed_settings():
     rows = read_rows()
     cells = {Cell(row["variant"], row["loss"], int(row["seed"])) for row in rows}
     assert len(cells) == len(rows)
-    assert {(cell.variant, cell.loss) for cell in cells} == set(product(VARIANTS, LOSSES))
+    assert cells == {Cell(*values) for values in product(VARIANTS, LOSSES, SEEDS)}
     assert {row["settings"] for row in rows} == {FINGERPRINT}
 
 
@@ -79,8 +81,7 @@ def test_the_committed_results_were_made_with_the_committed_settings():
 @pytest.mark.parametrize("variant", VARIANTS[1:])
 def test_in_the_committed_results_no_variant_loses_to_the_base(variant, loss):
     dice, base = (
-        [float(row["dice_per_case_mean"]) for row in read_rows() if pair(row) == (name, loss)]
-        for name in (variant, phantom_table.BASE)
+        committed("dice_per_case_mean", name, (loss,)) for name in (variant, phantom_table.BASE)
     )
     assert len(dice) == len(base) >= 3
     assert sum(dice) >= sum(base)
@@ -88,12 +89,7 @@ def test_in_the_committed_results_no_variant_loses_to_the_base(variant, loss):
 
 def test_in_the_committed_results_the_module_cuts_false_positives():
     base, _, module = (
-        sum(
-            int(row["false_positive_voxels_empty_slices"])
-            for row in read_rows()
-            if row["variant"] == variant
-        )
-        for variant in VARIANTS
+        sum(committed("false_positive_voxels_empty_slices", variant)) for variant in VARIANTS
     )
     assert module < base / 2
 
